@@ -10,7 +10,6 @@ import (
 	"ringcli/cli/render"
 	"ringcli/cli/session"
 	"ringcli/collective/backend"
-	"ringcli/configs"
 )
 
 const name = "backends"
@@ -53,17 +52,18 @@ var keys = []string{"use-ring-all-reduce", "use-tree-all-reduce", "tree-threshol
 // Configuration is what the settings say to the vendors' libraries. What one of the two
 // algorithms leaves open is as our own all-reduce has it: the ring is used, and the tree is
 // not.
-func Configuration(c *configs.Config) *backend.Configuration {
+func Configuration(s *session.Session) *backend.Configuration {
+	c := s.Config
 	ring, tree := c.String("use-ring-all-reduce"), c.String("use-tree-all-reduce")
 	return &backend.Configuration{
 		UseRingAllReduce: ring == "true" || ring == "auto" && tree != "auto", UseTreeAllReduce: tree == "true",
 		TreeThresholdBytes: c.Size("tree-threshold-bytes"), NumChannels: c.Int("num-channels"),
-		EnableDebug: c.String("enable-debug") == "true", BufferSize: c.Size("buffer-size"),
+		EnableDebug: c.String("enable-debug") == "true", BufferSize: c.Size("buffer-size"), Log: s.Stderr,
 	}
 }
 
 func run(_ context.Context, s *session.Session, call command.Call) error {
-	configuration := Configuration(s.Config)
+	configuration := Configuration(s)
 	factories, err := backend.Factories(configuration)
 	if err != nil {
 		return err

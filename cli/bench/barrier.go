@@ -22,6 +22,7 @@ type BarrierTime struct {
 	OK        bool                 `json:"ok"`
 	Protocol  collective.Protocol  `json:"protocol"`
 	Algorithm collective.Algorithm `json:"algorithm" col:"algo/protocol|21"`
+	Backend   string               `json:"backend,omitempty"` // that is not our ring, and chose the two above itself
 	Ranks     int                  `json:"ranks"`
 	Iters     int                  `json:"iters" col:"iters|8"`
 	Time      timing.Times         `json:"time_us" col:"P50=p50 us|7; P99=p99 us|7; Mean=mean us|7"`
@@ -51,7 +52,7 @@ func (m Measurement) record() render.Record {
 
 func (m Measurement) barrier() BarrierTime {
 	t := BarrierTime{
-		Command: m.Command, OK: m.OK, Protocol: m.Protocol, Algorithm: m.Algorithm, Ranks: m.Ranks, Iters: m.Iters, Time: m.Time, Spread: m.Spread,
+		Command: m.Command, OK: m.OK, Protocol: m.Protocol, Algorithm: m.Algorithm, Backend: m.Backend, Ranks: m.Ranks, Iters: m.Iters, Time: m.Time, Spread: m.Spread,
 		CPUs: m.CPUs, Late: m.Late,
 	}
 	for _, r := range m.PerRank {
@@ -65,7 +66,7 @@ func (t BarrierTime) Adjust(column string, cell *render.Cell) {
 	if column != "algo/protocol" {
 		return
 	}
-	if cell.Text = (Variant{t.Algorithm, t.Protocol}).short(); t.Fastest {
+	if cell.Text = (Variant{t.Algorithm, t.Protocol, t.Backend}).short(); t.Fastest {
 		cell.Text += " " + markBest
 		cell.Mood = render.Good
 	}
@@ -77,6 +78,7 @@ func (t BarrierTime) Adjust(column string, cell *render.Cell) {
 // barrierFlags are those of the command `barrier`.
 func barrierFlags(fs *pflag.FlagSet) {
 	repeatFlags(fs)
+	backendFlag(fs, false)
 	fs.Bool(perRank, false, "show every rank's own times, too")
 }
 
@@ -88,6 +90,10 @@ var vectorsOnly = []string{"begin", "end", "factor", "segment", "depth", "type",
 // barriers measures barriers in one way, or in several by turns.
 func (b sweep) barriers(ctx context.Context, asked Variants) error {
 	s := b.s
+	asked, err := b.o.settle(ctx, s.Member, s, asked)
+	if err != nil {
+		return err
+	}
 	if len(asked) == 1 {
 		if err := s.Out.Notes(render.Faint, b.title, "a row: "+b.o.often()); err != nil {
 			return err

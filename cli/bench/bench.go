@@ -92,6 +92,7 @@ func benchFlags(fs *pflag.FlagSet) {
 	listFlag(fs, "algorithm", collective.Algorithms(), collective.ParseAlgorithm)
 	listFlag(fs, "protocol", collective.Protocols(), collective.ParseProtocol)
 	vectorFlags(fs)
+	backendFlag(fs, true)
 	rootFlag(fs)
 	repeatFlags(fs)
 	windowFlag(fs)
@@ -150,7 +151,7 @@ func sizesOf(call command.Call) ([]uint64, error) {
 
 // collectiveFlags mean something to a collective alone, p2pFlags to p2p alone.
 var (
-	collectiveFlags = []string{"algorithm", "protocol", "segment", "depth", "type", "op", "root", "buffers", "memory", "sync", verifySegments, "floor", "duration", "aggregate"}
+	collectiveFlags = []string{"algorithm", "protocol", "segment", "depth", "type", "op", "root", "buffers", "memory", "backend", "sync", verifySegments, "floor", "duration", "aggregate"}
 	p2pFlags        = []string{"outstanding", "verbs"}
 )
 
@@ -191,6 +192,9 @@ func checkBench(_ context.Context, s *session.Session, call command.Call, ranksH
 		return err
 	}
 	if err := checkPlace("bench", o.place); err != nil {
+		return err
+	}
+	if err := checkBackends(s, call, "bench "+o.op.String(), o); err != nil {
 		return err
 	}
 	if list, err := askedVariants(s, call); err != nil {
@@ -274,6 +278,9 @@ func runBench(ctx context.Context, s *session.Session, call command.Call) (err e
 	b := sweep{s, o, sizes, title, file}
 	if !o.op.OnVectors() {
 		return b.barriers(ctx, list)
+	}
+	if list, err = b.o.settle(ctx, s.Member, s, list); err != nil {
+		return err
 	}
 	if len(list) > 1 {
 		return b.variants(ctx, list)

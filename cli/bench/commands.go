@@ -19,8 +19,21 @@ func Rows() []command.Row {
 			Long: `Pings each neighbour, then runs every collective, each
 by every algorithm and under every protocol that the ring has, of float32 and of
 int32, with every element of every rank verified. It goes on after wrong data,
-so that its table shows what is affected; times are those of float32.`,
-			Run: func(ctx context.Context, s *session.Session, _ command.Call) error { return selfCheck(ctx, s) },
+so that its table shows what is affected; times are those of float32. With
+--backend it does so by that: by NCCL or RCCL on the memory of its GPUs.`,
+			Flags: func(fs *pflag.FlagSet) { backendFlag(fs, true) },
+			Check: func(_ context.Context, s *session.Session, call command.Call, _ int) error {
+				return checkBackends(s, call, call.Name, operation{})
+			},
+			Run: func(ctx context.Context, s *session.Session, call command.Call) error {
+				list, ring := vendors(call)
+				if ring {
+					if err := selfCheck(ctx, s, nil); err != nil || len(list) == 0 {
+						return err
+					}
+				}
+				return selfCheck(ctx, s, list)
+			},
 		},
 		Row(),
 		TuneRow(),

@@ -47,7 +47,7 @@ func TestWhoIsAheadWhere(t *testing.T) {
 
 // threeVariants are compared in threeRows.
 var threeVariants = Variants{
-	{collective.AlgorithmRing, collective.Eager}, {collective.AlgorithmRing, collective.RendezvousWrite}, {collective.AlgorithmRing, collective.RendezvousRead},
+	{collective.AlgorithmRing, collective.Eager, ""}, {collective.AlgorithmRing, collective.RendezvousWrite, ""}, {collective.AlgorithmRing, collective.RendezvousRead, ""},
 }
 
 // threeRows are a comparison of three protocols in which each is ahead once,
@@ -66,7 +66,7 @@ func threeRows() []CompareRow {
 		{16 << 20, [3]float64{14000, 9999.94, 9900}, collective.RendezvousWrite},
 		{1 << 30, [3]float64{2345678.5, 1234567, 1000000}, collective.RendezvousWrite},
 	} {
-		row := CompareRow{Variants: threeVariants, Auto: Variant{collective.AlgorithmRing, r.auto}}
+		row := CompareRow{Variants: threeVariants, Auto: Variant{collective.AlgorithmRing, r.auto, ""}}
 		for i, w := range threeVariants {
 			m := threeMeasured("all-reduce")
 			m.Bytes, m.Count, m.Protocol, m.PerRank, m.Wrong = r.bytes, r.bytes/4, w.Protocol, nil, &none

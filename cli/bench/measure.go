@@ -152,7 +152,7 @@ func measure(ctx context.Context, m *session.Member, s *session.Session, o opera
 	if o.host { // whose other work comes and goes
 		mine.HostRate = (mine.HostRate + hostRate(m)) / 2
 	}
-	if mine.Possible = possibleOf(m, o.bytes()); runs.Path == device.IPC {
+	if mine.Possible = possibleOf(m, o.bytes()); runs.Path == device.IPC || runs.backend != nil {
 		mine.Possible = Possible{} // of the edges, over which nothing goes
 	}
 	each, err := session.Share(ctx, m, told{RankMeasurement: mine, Host: route.ThisHost().BootID})
@@ -189,7 +189,7 @@ func measure(ctx context.Context, m *session.Member, s *session.Session, o opera
 func resultOf(m *session.Member, o operation, r runs, iters int, means []float64, all []RankMeasurement) Measurement {
 	result := Measurement{
 		Command: o.op.String(), Bytes: o.bytes(), Count: uint64(o.count), Type: o.typ.String(), Op: o.red.String(),
-		Protocol: r.plan.Protocol, Algorithm: r.plan.Algorithm, OnMemory: r.OnMemory, Ranks: m.Comm.Size(), CPUs: m.CPUs, InPlace: o.inPlace, Verified: r.plan.Verify, Iters: iters,
+		Protocol: r.plan.Protocol, Algorithm: r.plan.Algorithm, Backend: o.backend, OnMemory: r.OnMemory, Ranks: m.Comm.Size(), CPUs: m.CPUs, InPlace: o.inPlace, Verified: r.plan.Verify, Iters: iters,
 	}
 	if !o.op.Reduces() {
 		result.Op = ""

@@ -25,9 +25,11 @@ type Measurement struct {
 	Protocol collective.Protocol `json:"protocol"`
 	// Algorithm is what ran, as Protocol is: never auto.
 	Algorithm collective.Algorithm `json:"algorithm" col:"algo/protocol|18|before=bytes"`
-	Ranks     int                  `json:"ranks"`
-	Root      *int                 `json:"root,omitempty"` // of an operation that has one
-	InPlace   bool                 `json:"in_place"`
+	// Backend is another one than our ring, which chose the two itself: they are auto.
+	Backend string `json:"backend,omitempty"`
+	Ranks   int    `json:"ranks"`
+	Root    *int   `json:"root,omitempty"` // of an operation that has one
+	InPlace bool   `json:"in_place"`
 	// Verified: each segment was checked against its sender's checksum.
 	Verified bool `json:"verify_segments,omitempty"`
 	Iters    int  `json:"iters" col:"iters|6"`
@@ -146,7 +148,7 @@ func lower(a, b float64) float64 {
 	return min(a, b)
 }
 
-func (m Measurement) variant() Variant { return Variant{m.Algorithm, m.Protocol} }
+func (m Measurement) variant() Variant { return Variant{m.Algorithm, m.Protocol, m.Backend} }
 
 // Adjust implements render.Adjuster.
 func (m Measurement) Adjust(column string, cell *render.Cell) {

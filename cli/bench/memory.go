@@ -3,6 +3,7 @@ package bench
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/spf13/pflag"
 
@@ -10,6 +11,7 @@ import (
 	"ringcli/cli/exit"
 	"ringcli/cli/session"
 	"ringcli/collective"
+	"ringcli/collective/backend"
 	"ringcli/collective/device"
 	"ringcli/collective/journal"
 	"ringcli/verbs/gpu"
@@ -80,8 +82,10 @@ func (v *vectors) onDevice(ctx context.Context, m *session.Member, o operation) 
 type runs struct {
 	asked, plan collective.Call
 	OnMemory
-	comm *collective.Comm
-	on   *device.Prepared // nil where the host's memory is the operation's
+	comm    *collective.Comm
+	backend backend.Backend  // of a vendor; nil of our ring
+	timeout time.Duration    // of one of its calls
+	on      *device.Prepared // nil where the host's memory is the operation's
 }
 
 // on is the operation on its buffers. What cannot be run is refused on all ranks alike.
@@ -89,6 +93,9 @@ func (o operation) on(m *session.Member, v vectors) (r runs, err error) {
 	call := o.call()
 	call.Send, call.Recv = v.sendAddr, v.recvAddr
 	r.asked, r.comm = call, m.Comm
+	if o.backend != "" {
+		return o.vendorRuns(m, v, call)
+	}
 	if v.device == nil {
 		r.plan, err = m.Comm.Plan(call)
 	} else {
@@ -103,6 +110,11 @@ func (o operation) on(m *session.Member, v vectors) (r runs, err error) {
 }
 
 func (r *runs) run(ctx context.Context) error {
+	if r.backend != nil {
+		ctx, cancel := context.WithTimeout(ctx, r.timeout)
+		defer cancel()
+		return r.backend.Run(ctx, r.asked)
+	}
 	if r.on != nil {
 		return r.on.Run(ctx)
 	}
@@ -112,6 +124,21 @@ func (r *runs) run(ctx context.Context) error {
 // recorded runs it, and leaves the result where it can be looked at. Of what goes by devices there
 // is no journal.
 func (r *runs) recorded(ctx context.Context) (journal.Journal, error) {
+	if r.backend != nil {
+		ctx, cancel := context.WithTimeout(ctx, r.timeout)
+		defer cancel()
+		h, err := r.backend.Start(ctx, r.asked)
+		if err == nil {
+			err = h.Wait(ctx)
+		}
+		if err == nil {
+			err = r.backend.Err()
+		}
+		if err != nil {
+			return journal.Journal{}, err
+		}
+		return journal.Journal{}, r.on.FromDevice(ctx)
+	}
 	if r.on == nil {
 		j, err := r.comm.RunRecorded(ctx, r.asked)
 		if err != nil {

@@ -17,6 +17,7 @@ import (
 	"ringcli/cli/render"
 	"ringcli/cli/session"
 	"ringcli/collective"
+	"ringcli/collective/backend"
 	"ringcli/collective/reduce"
 	"ringcli/collective/reduce/reference"
 	"ringcli/configs"
@@ -33,7 +34,9 @@ type operation struct {
 	count    int // elements of the whole vector
 	inPlace  bool
 	buffers  buffers.Kind
-	place    gpu.Place // whose memory
+	place    gpu.Place                  // whose memory
+	backend  string                     // "" is our ring
+	vendor   map[string]backend.Backend // by their names, once they are settled
 	options  collective.CallOptions
 	iters    int
 	warmup   int
@@ -56,7 +59,7 @@ func (o operation) call() collective.Call {
 
 // by is the operation by another variant.
 func (o operation) by(w Variant) operation {
-	o.options.Algorithm, o.options.Protocol = w.Algorithm, w.Protocol
+	o.options.Algorithm, o.options.Protocol, o.backend = w.Algorithm, w.Protocol, w.Backend
 	return o
 }
 
@@ -64,7 +67,12 @@ func (o operation) bytes() uint64 { return uint64(o.count) * uint64(o.typ.Size()
 
 // String is the operation in an error or on the progress line.
 func (o operation) String() string {
-	return fmt.Sprintf("%s %s %s", o.op, configs.FormatSize(o.bytes()), Variant{o.options.Algorithm, o.options.Protocol})
+	return fmt.Sprintf("%s %s %s", o.op, configs.FormatSize(o.bytes()), o.variant())
+}
+
+// variant is how it runs.
+func (o operation) variant() Variant {
+	return Variant{o.options.Algorithm, o.options.Protocol, o.backend}
 }
 
 const (
@@ -111,6 +119,7 @@ func operationFlags(fs *pflag.FlagSet) {
 	fs.Var(&size, "size", "bytes of the whole vector; K, M and G are powers of 1024")
 	command.NumberFlag(fs, "count", "", 0, 0, 1<<56, "elements of the whole vector", "elements of the whole vector, instead of --size")
 	vectorFlags(fs)
+	backendFlag(fs, false)
 	repeatFlags(fs)
 	windowFlag(fs)
 	fs.Bool("check", false, "verify every element on every rank after measuring")
@@ -133,6 +142,9 @@ const fillRandom, fillRank = "random", "rank+1"
 func (o operation) seed(check uint64) uint64 {
 	if o.ranked {
 		return reference.RankPlusOne
+	}
+	if o.backend != "" && o.op.Reduces() { // in an order that is its own
+		return check | reference.OrderFree
 	}
 	return check
 }
@@ -280,10 +292,13 @@ func checkOperation(_ context.Context, s *session.Session, call command.Call, ra
 	if err != nil {
 		return err
 	}
-	if err := (Variant{o.options.Algorithm, o.options.Protocol}).check(call.Name, o.op); err != nil {
+	if err := o.variant().check(call.Name, o.op); err != nil {
 		return err
 	}
 	if err := checkPlace(call.Name, o.place); err != nil {
+		return err
+	}
+	if err := checkBackends(s, call, call.Name, o); err != nil {
 		return err
 	}
 	return CheckMemory(o.bytes(), o.buffersFor(), ranksHere)
@@ -292,6 +307,13 @@ func checkOperation(_ context.Context, s *session.Session, call command.Call, ra
 func runOperation(ctx context.Context, s *session.Session, call command.Call) error {
 	o, err := operationOf(s, call)
 	if err != nil {
+		return err
+	}
+	list, err := askedVariants(s, call)
+	if err != nil {
+		return err
+	}
+	if _, err := o.settle(ctx, s.Member, s, list); err != nil {
 		return err
 	}
 	size := o.bytes()

@@ -44,7 +44,7 @@ func selfCheckRoot(op collective.Operation, ranks int) int {
 // selfCheck proves a ring: every link by a ping, then every collective by every
 // algorithm under every protocol with all elements of each type verified. It goes on after wrong data, so
 // that its table shows what is affected.
-func selfCheck(ctx context.Context, s *session.Session) error {
+func selfCheck(ctx context.Context, s *session.Session, others Variants) error {
 	begun := time.Now()
 	m := s.Member
 	v := local.Verdict{Command: "self-check", OK: true, Ranks: m.Ring.Size(), Over: []string{m.Over()}, Types: render.Words(selfCheckTypes)}
@@ -61,12 +61,21 @@ func selfCheck(ctx context.Context, s *session.Session) error {
 		return err
 	}
 	var worst error
+	var asked operation // whose memory, and by what
+	if others, err = asked.settleOn(ctx, m, s, others); err != nil {
+		return err
+	}
 	// Phases before what consists of them.
 	operations := collective.Operations()
 	slices.SortStableFunc(operations, func(a, b collective.Operation) int { return a.Phases() - b.Phases() })
 	for _, op := range operations {
-		for _, w := range variantsOf(m.Comm, op) {
+		list := others
+		if len(list) == 0 {
+			list = variantsOf(m.Comm, op)
+		}
+		for _, w := range list {
 			o := operation{
+				place: asked.place, vendor: asked.vendor,
 				op: op, red: reduce.Sum, count: selfCheckBytes / selfCheckTypes[0].Size(),
 				root: selfCheckRoot(op, m.Ring.Size()), iters: selfCheckIters, warmup: selfCheckWarmup, check: true,
 			}

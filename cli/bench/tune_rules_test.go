@@ -100,7 +100,7 @@ func TestChooseVariantsIsTheCheapest(t *testing.T) {
 }
 
 func TestRulesOfStretches(t *testing.T) {
-	list := Variants{{collective.AlgorithmInbox, collective.Eager}, {collective.AlgorithmRing, collective.Eager}, {collective.AlgorithmTree, collective.Eager}}
+	list := Variants{{collective.AlgorithmInbox, collective.Eager, ""}, {collective.AlgorithmRing, collective.Eager, ""}, {collective.AlgorithmTree, collective.Eager, ""}}
 	times := [][3]float64{{10, 20, 5}, {10, 20, 5}, {20, 10, 30}, {20, 10, 30}}
 	points := tuneCurve(0, 9, times...) // 8, 32, 128 and 512 bytes
 	chosen := chooseVariants(points, 3)

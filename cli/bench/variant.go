@@ -13,6 +13,7 @@ import (
 	"ringcli/cli/render"
 	"ringcli/cli/session"
 	"ringcli/collective"
+	"ringcli/collective/backend"
 	"ringcli/configs"
 )
 
@@ -26,11 +27,15 @@ func init() {
 type Variant struct {
 	Algorithm collective.Algorithm `json:"algorithm"`
 	Protocol  collective.Protocol  `json:"protocol"`
+	// Backend is another one than our ring, which chooses the two itself; absent of our ring.
+	Backend string `json:"backend,omitempty"`
 }
 
 // String is "ring/eager"; of what is left to the library nothing is said.
 func (w Variant) String() string {
 	switch {
+	case w.Backend != "":
+		return w.Backend
 	case w.Protocol == collective.Auto:
 		return w.Algorithm.String()
 	case w.Algorithm == collective.AlgorithmAuto:
@@ -40,7 +45,9 @@ func (w Variant) String() string {
 }
 
 // variantOf is how an operation is going to run.
-func variantOf(p collective.Call) Variant { return Variant{p.Algorithm, p.Protocol} }
+func variantOf(p collective.Call) Variant {
+	return Variant{Algorithm: p.Algorithm, Protocol: p.Protocol}
+}
 
 // variantsOf are all that this ring has of an operation, without auto: the ring's first.
 // All-reduce has all that others have.
@@ -48,7 +55,7 @@ func variantsOf(c *collective.Comm, op collective.Operation) Variants {
 	var list Variants
 	for _, a := range collective.Algorithms()[1:] {
 		for _, p := range collective.Protocols()[1:] {
-			if w := (Variant{a, p}); w.runs(c, op) {
+			if w := (Variant{Algorithm: a, Protocol: p}); w.runs(c, op) {
 				list = append(list, w)
 			}
 		}
@@ -72,7 +79,7 @@ func (w Variant) runs(c *collective.Comm, op collective.Operation) bool {
 // most do. JSON has both.
 func (w Variant) short() string {
 	switch {
-	case w.Protocol == collective.Direct:
+	case w.Backend != "", w.Protocol == collective.Direct:
 		return w.String()
 	case w.Algorithm == collective.AlgorithmRing:
 		return w.Protocol.String()
@@ -82,6 +89,9 @@ func (w Variant) short() string {
 
 // check refuses what no ring has.
 func (w Variant) check(command string, op collective.Operation) error {
+	if w.Backend != "" {
+		return nil // checkBackends does
+	}
 	most := collective.AlgorithmRing // which can do every protocol, but a barrier's
 	if !op.OnVectors() {
 		most = collective.AlgorithmInbox
@@ -102,6 +112,10 @@ func (list Variants) label(w Variant) string {
 	oneAlgorithm := !slices.ContainsFunc(list, func(o Variant) bool { return o.Algorithm != first.Algorithm })
 	oneProtocol := !slices.ContainsFunc(list, func(o Variant) bool { return o.Protocol != first.Protocol })
 	switch {
+	case w.Backend == "" && slices.ContainsFunc(list, func(o Variant) bool { return o.Backend != "" }) && w == (Variant{}):
+		return backend.Ring
+	case w.Backend != "":
+		return w.Backend
 	case oneAlgorithm && w.Algorithm == first.Algorithm:
 		return w.Protocol.String()
 	case oneProtocol && (first.Protocol == collective.Auto || w.Protocol == first.Protocol):
@@ -186,6 +200,10 @@ func possible(m *session.Member, s *session.Session, o operation, list Variants)
 	var left []string
 	var last error
 	for _, w := range list {
+		if w.Backend != "" {
+			can = append(can, w)
+			continue
+		}
 		if _, err := m.Comm.Plan(o.by(w).call()); err != nil {
 			left, last = append(left, w.String()), exit.Sharedf(exit.Usage, "%w", err)
 			continue
@@ -222,11 +240,15 @@ func askedVariants(s *session.Session, call command.Call) (Variants, error) {
 	if len(protocols) > 1 && algorithms[0] == collective.AlgorithmAuto {
 		algorithms = []collective.Algorithm{collective.AlgorithmRing}
 	}
+	others, ring := vendors(call)
+	if !ring {
+		return others, nil
+	}
 	var list Variants
 	for _, a := range algorithms {
 		for _, p := range protocols {
-			list = append(list, Variant{a, p})
+			list = append(list, Variant{Algorithm: a, Protocol: p})
 		}
 	}
-	return list, nil
+	return append(list, others...), nil
 }

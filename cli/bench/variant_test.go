@@ -30,19 +30,19 @@ func TestLabelsOfVariants(t *testing.T) {
 		w    Variant
 		want string
 	}{
-		{Variants{{ring, eager}, {ring, read}}, Variant{ring, read}, "rendezvous-read"},
-		{Variants{{ring, eager}, {ring, read}}, Variant{tree, eager}, "tree/eager"}, // what auto takes
-		{Variants{{ring, none}, {tree, none}}, Variant{tree, none}, "tree"},
-		{Variants{{ring, none}, {tree, none}}, Variant{ring, read}, "ring"},
-		{Variants{{ring, eager}, {tree, eager}}, Variant{tree, eager}, "tree"},
-		{Variants{{ring, eager}, {tree, eager}}, Variant{ring, read}, "ring/rendezvous-read"},
-		{Variants{{ring, eager}, {ring, read}, {tree, eager}}, Variant{ring, eager}, "ring/eager"},
+		{Variants{{ring, eager, ""}, {ring, read, ""}}, Variant{ring, read, ""}, "rendezvous-read"},
+		{Variants{{ring, eager, ""}, {ring, read, ""}}, Variant{tree, eager, ""}, "tree/eager"}, // what auto takes
+		{Variants{{ring, none, ""}, {tree, none, ""}}, Variant{tree, none, ""}, "tree"},
+		{Variants{{ring, none, ""}, {tree, none, ""}}, Variant{ring, read, ""}, "ring"},
+		{Variants{{ring, eager, ""}, {tree, eager, ""}}, Variant{tree, eager, ""}, "tree"},
+		{Variants{{ring, eager, ""}, {tree, eager, ""}}, Variant{ring, read, ""}, "ring/rendezvous-read"},
+		{Variants{{ring, eager, ""}, {ring, read, ""}, {tree, eager, ""}}, Variant{ring, eager, ""}, "ring/eager"},
 	} {
 		if got := c.list.label(c.w); got != c.want {
 			t.Errorf("%v among %v is %q, want %q", c.w, c.list, got, c.want)
 		}
 	}
-	for w, want := range map[Variant]string{{auto, none}: "auto", {auto, eager}: "eager", {tree, none}: "tree", {ring, read}: "ring/rendezvous-read"} {
+	for w, want := range map[Variant]string{{auto, none, ""}: "auto", {auto, eager, ""}: "eager", {tree, none, ""}: "tree", {ring, read, ""}: "ring/rendezvous-read"} {
 		if w.String() != want {
 			t.Errorf("%q, want %q", w, want)
 		}
@@ -51,9 +51,9 @@ func TestLabelsOfVariants(t *testing.T) {
 
 func TestShortVariant(t *testing.T) {
 	for w, want := range map[Variant]string{
-		{collective.AlgorithmRing, collective.Eager}: "eager", {collective.AlgorithmRing, collective.Direct}: "ring/direct",
-		{collective.AlgorithmInbox, collective.Direct}: "inbox/direct", {collective.AlgorithmRecursiveDoubling, collective.Eager}: "recursive-doubling",
-		{collective.AlgorithmRing, collective.RendezvousWrite}: "rendezvous-write", {collective.AlgorithmRing, collective.ReceiverInitiated}: "receiver-initiated",
+		{collective.AlgorithmRing, collective.Eager, ""}: "eager", {collective.AlgorithmRing, collective.Direct, ""}: "ring/direct",
+		{collective.AlgorithmInbox, collective.Direct, ""}: "inbox/direct", {collective.AlgorithmRecursiveDoubling, collective.Eager, ""}: "recursive-doubling",
+		{collective.AlgorithmRing, collective.RendezvousWrite, ""}: "rendezvous-write", {collective.AlgorithmRing, collective.ReceiverInitiated, ""}: "receiver-initiated",
 	} {
 		if got := w.short(); got != want || len(got) > 18 {
 			t.Errorf("%v is %q", w, got)

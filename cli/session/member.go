@@ -14,6 +14,7 @@ import (
 	"ringcli/cli/exit"
 	"ringcli/cli/tables"
 	"ringcli/collective"
+	"ringcli/collective/backend"
 	"ringcli/collective/device"
 	"ringcli/configs/codes"
 	"ringcli/ring"
@@ -34,6 +35,8 @@ type Member struct {
 	Comm *collective.Comm
 	// Devices are the ranks' GPUs, by the place that was asked for.
 	Devices map[gpu.Place]*device.Team
+	// Backends are the vendors' that were asked for, by their names and where.
+	Backends map[string]backend.Backend
 	// Command is what runs: the name of a command of a line.
 	Command string
 	// Checks counts the checked runs: each has inputs of its own, so that what
@@ -70,8 +73,40 @@ func (m *Member) Team(ctx context.Context, place gpu.Place) (*device.Team, error
 	return t, nil
 }
 
+// Backend is a vendor's back end on the GPU of a place, or if that is of the host, on the one of
+// this rank's number among those of its host. It is made when it is first asked for. All ranks
+// call it alike, and it fails on all alike.
+func (m *Member) Backend(ctx context.Context, f *backend.Factory, place gpu.Place) (backend.Backend, error) {
+	key := f.Name() + " on " + place.String() // the same on all ranks, as the device need not be
+	if b := m.Backends[key]; b != nil {
+		return b, b.Err()
+	}
+	device := place.Index
+	if place.Kind == gpu.Host {
+		device = m.Comm.Hosts().Place(m.Comm.Rank())
+	}
+	gather := func(ctx context.Context, mine []byte) ([][]byte, error) {
+		return m.Ring.Gather(ctx, ring.Purpose{What: "gather", Do: "make a communicator of " + f.Name()}, mine)
+	}
+	limited, cancel := context.WithTimeout(ctx, m.Ring.Timeout())
+	defer cancel()
+	b, err := f.Create(limited, backend.World{Rank: m.Comm.Rank(), Size: m.Comm.Size(), Device: device, Gather: gather, Comm: m.Comm})
+	if err != nil {
+		return nil, err
+	}
+	if m.Backends == nil {
+		m.Backends = map[string]backend.Backend{}
+	}
+	m.Backends[key] = b
+	return b, nil
+}
+
 // Close gives back what computes over the ring.
 func (m *Member) Close() (err error) {
+	for _, b := range m.Backends {
+		err = errors.Join(err, b.Close())
+	}
+	m.Backends = nil
 	for _, t := range m.Devices {
 		err = errors.Join(err, t.Close())
 	}

@@ -1,6 +1,8 @@
 package backend
 
 import (
+	"fmt"
+	"io"
 	"os"
 	"strconv"
 	"strings"
@@ -17,6 +19,9 @@ type Configuration struct {
 	NumChannels        int    // 1 leaves the number to the library
 	EnableDebug        bool   // INFO, else WARN
 	BufferSize         uint64 // bytes of a channel's buffer
+	// Log gets what the libraries print of themselves, which else is on standard output, among
+	// the results; nil leaves it there.
+	Log io.Writer
 }
 
 // Variable is an environment variable of the vendors' libraries.
@@ -85,6 +90,7 @@ func (c *Configuration) algorithm() (value, reads string) {
 var applying struct {
 	sync.Mutex
 	done bool
+	pipe *os.File // open as long as the process is
 }
 
 // apply writes the variables that nobody has set into the C library's environment.
@@ -103,7 +109,25 @@ func (c *Configuration) apply() error {
 		}
 	}
 	applying.done = true
-	return nil
+	return c.redirect()
+}
+
+// logFile is the variable that names the file for what the libraries print (src/debug.cc).
+const logFile = "NCCL_DEBUG_FILE"
+
+// redirect has the libraries print into a pipe, from which lines are copied to the log while
+// the process lives: they open the file by its name, and would cut a regular one.
+func (c *Configuration) redirect() error {
+	if _, theirs := os.LookupEnv(logFile); theirs || c.Log == nil {
+		return nil
+	}
+	read, write, err := os.Pipe()
+	if err != nil {
+		return err
+	}
+	applying.pipe = write
+	go func() { _, _ = io.Copy(c.Log, read) }()
+	return setenv(logFile, fmt.Sprintf("/proc/self/fd/%d", write.Fd()))
 }
 
 // pathOf returns the file that a library was loaded from: the first mapping whose name

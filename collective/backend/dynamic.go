@@ -24,7 +24,7 @@ func (l *library) open() error {
 		return fmt.Errorf("%s cannot be loaded (%w): %s", l.soname, err, packages[l.soname])
 	}
 	for _, s := range l.symbols() {
-		if *s.fn, err = purego.Dlsym(handle, s.name); err != nil {
+		if *s.fn, err = purego.Dlsym(handle, s.name); err != nil && !s.optional {
 			return fmt.Errorf("%s has no %s (%w): expected NCCL's interface of version 2.4 or later", l.soname, s.name, err)
 		}
 	}

@@ -9,6 +9,7 @@ import (
 
 	"ringcli/configs/codes"
 	"ringcli/configs/usage"
+	"ringcli/verbs/gpu"
 )
 
 // ErrUnavailable is why a back end cannot be had on this machine: a library, a driver or a
@@ -41,7 +42,7 @@ type Factory struct {
 	name     string
 	library  string // what the dynamic linker finds it by; "" if it has none
 	priority int
-	memory   string // which buffers it reaches
+	memory   gpu.Kind // whose buffers it reaches
 	find     func() Found
 }
 
@@ -51,13 +52,13 @@ func Factories(c *Configuration) ([]*Factory, error) {
 	if c == nil {
 		return nil, usage.Errorf("back ends: no configuration is given: expected one, such as the default")
 	}
-	vendor := func(soname string) func() Found {
-		return sync.OnceValue(func() Found { return find(c, soname) })
+	vendor := func(soname string, kind gpu.Kind) func() Found {
+		return sync.OnceValue(func() Found { return find(c, soname, kind) })
 	}
 	return []*Factory{
-		{NCCL, "libnccl.so.2", 100, "cuda", vendor("libnccl.so.2")},
-		{RCCL, "librccl.so.1", 90, "hip", vendor("librccl.so.1")},
-		{Ring, "", 10, "host", func() Found { return Found{} }},
+		{NCCL, "libnccl.so.2", 100, gpu.CUDA, vendor("libnccl.so.2", gpu.CUDA)},
+		{RCCL, "librccl.so.1", 90, gpu.HIP, vendor("librccl.so.1", gpu.HIP)},
+		{Ring, "", 10, gpu.Host, func() Found { return Found{} }},
 	}, nil
 }
 
@@ -72,7 +73,10 @@ func (f *Factory) Library() string { return f.library }
 func (f *Factory) Priority() int { return f.priority }
 
 // Memory is the kind of memory that it reaches: host, cuda or hip.
-func (f *Factory) Memory() string { return f.memory }
+func (f *Factory) Memory() string { return f.memory.String() }
+
+// Kind is whose memory that is.
+func (f *Factory) Kind() gpu.Kind { return f.memory }
 
 // Find looks for the back end, the first time that it is asked.
 func (f *Factory) Find() Found { return f.find() }
@@ -92,8 +96,8 @@ func Pick(list []*Factory, name string) (*Factory, error) {
 	return list[i], nil
 }
 
-// find loads a vendor's library and says what it found.
-func find(c *Configuration, soname string) (f Found) {
+// find loads a vendor's library and the runtime of its devices, and says what it found.
+func find(c *Configuration, soname string, kind gpu.Kind) Found {
 	if err := c.apply(); err != nil {
 		return Found{Reason: unavailable("%s is not loaded: %w", soname, err)}
 	}
@@ -105,7 +109,11 @@ func find(c *Configuration, soname string) (f Found) {
 	if err != nil {
 		return Found{Path: l.path, Reason: unavailable("%s: %w", l.path, err)}
 	}
-	return Found{Path: l.path, Version: formatVersion(version)}
+	f := Found{Path: l.path, Version: formatVersion(version)}
+	if _, err := gpu.Load(kind); err != nil {
+		f.Reason = unavailable("%w", err)
+	}
+	return f
 }
 
 // formatVersion writes NCCL_VERSION_CODE, which is 2708 for 2.7.8 and 22703 for 2.27.3 (nccl.h).

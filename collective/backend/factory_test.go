@@ -12,6 +12,7 @@ import (
 
 	"ringcli/collective/backend/nccltest"
 	"ringcli/configs/usage"
+	"ringcli/verbs/gpu/gputest"
 )
 
 // asProbe makes the test binary look for the back ends and print what it finds: a library
@@ -19,9 +20,12 @@ import (
 const asProbe = "RINGTEST_AS_PROBE"
 
 func TestMain(m *testing.M) {
-	if os.Getenv(asProbe) != "" {
+	switch {
+	case os.Getenv(asProbe) != "":
 		probe()
 		return
+	case os.Getenv(asRank) != "":
+		os.Exit(beRank())
 	}
 	os.Exit(m.Run())
 }
@@ -35,6 +39,9 @@ var probed = map[string]*Configuration{
 }
 
 func probe() {
+	if c := probed[os.Getenv(asProbe)]; c.EnableDebug {
+		c.Log = prefixed{}
+	}
 	list, err := Factories(probed[os.Getenv(asProbe)])
 	if err != nil {
 		fmt.Println(err)
@@ -48,6 +55,20 @@ func probe() {
 	}
 	f, err := Pick(list, Auto)
 	fmt.Println("auto", f.Name(), err)
+	if probed[os.Getenv(asProbe)].EnableDebug && os.Getenv("NCCL_DEBUG") == "" && list[0].Find().Path != "" {
+		<-logged
+	}
+}
+
+// prefixed prints what a library says, behind a word.
+type prefixed struct{}
+
+var logged = make(chan struct{}, 16)
+
+func (prefixed) Write(p []byte) (int, error) {
+	fmt.Printf("logged: %s", p)
+	logged <- struct{}{}
+	return len(p), nil
 }
 
 // look runs a probe with a library's folder and variables, and returns what it prints.
@@ -74,6 +95,7 @@ func look(t *testing.T, configuration, dir string, variables ...string) string {
 
 func TestFactoriesWithAndWithoutLibraries(t *testing.T) {
 	t.Parallel()
+	gpus := gputest.Build(t)
 	for _, c := range []struct {
 		libraries, variables, want, not []string
 	}{
@@ -83,7 +105,7 @@ func TestFactoriesWithAndWithoutLibraries(t *testing.T) {
 		{nccltest.Sonames, nil, []string{"nccl 100 cuda libnccl.so.2 2.21.5 false", "rccl 90 hip librccl.so.1 2.21.5 false", "auto nccl"}, []string{"cannot"}},
 		{nccltest.Sonames[:1], []string{"NCCLTEST_FAIL=ncclGetVersion:3"}, []string{"libnccl.so.2: ncclGetVersion failed with code 3", "auto ring"}, nil},
 	} {
-		got := look(t, "default", nccltest.Build(t, c.libraries...), c.variables...)
+		got := look(t, "default", nccltest.Build(t, c.libraries...)+":"+gpus, c.variables...)
 		for _, want := range c.want {
 			if !strings.Contains(got, want) {
 				t.Errorf("with %v %v: expected %q in:\n%s", c.libraries, c.variables, want, got)
@@ -92,6 +114,26 @@ func TestFactoriesWithAndWithoutLibraries(t *testing.T) {
 		for _, not := range c.not {
 			if strings.Contains(got, not) {
 				t.Errorf("with %v: %q in:\n%s", c.libraries, not, got)
+			}
+		}
+	}
+}
+
+// A library without a device is not available, and says what is missing.
+func TestALibraryWithoutADevice(t *testing.T) {
+	t.Parallel()
+	nccl := nccltest.Build(t, nccltest.Sonames...)
+	for _, c := range []struct {
+		dir, variable string
+		want          []string
+	}{
+		{nccl, "", []string{"nccl 100 cuda libnccl.so.2 2.21.5 true", "libcuda.so.1 cannot be loaded", "libamdhip64.so.7 cannot be loaded", "auto ring"}},
+		{nccl + ":" + gputest.Build(t), "RINGTEST_GPUS=0", []string{"rccl 90 hip librccl.so.1 2.21.5 true", "cuInit: CUDA_ERROR_NO_DEVICE (100)", "hipInit: hipErrorNoDevice (100)", "auto ring"}},
+	} {
+		got := look(t, "default", c.dir, c.variable)
+		for _, want := range c.want {
+			if !strings.Contains(got, want) {
+				t.Errorf("%s: expected %q in:\n%s", c.variable, want, got)
 			}
 		}
 	}
@@ -131,7 +173,10 @@ func TestConfigurationReachesTheLibrary(t *testing.T) {
 		{"both", nil, []string{"RCCL_DEBUG=WARN", "RCCL_BUFFSIZE=1", "NCCL_DEBUG=WARN", "NCCL_BUFFSIZE=1", "NCCL_ALGO=Ring,Tree", "NCCL_TREE_THRESHOLD=12345"}},
 	} {
 		report := filepath.Join(t.TempDir(), "report")
-		look(t, c.configuration, dir, append(c.variables, nccltest.Report+"="+report)...)
+		printed := look(t, c.configuration, dir, append(c.variables, "NCCLTEST_REPORT="+report)...)
+		if of := slices.Contains(c.want, "NCCL_DEBUG=INFO"); of != strings.Contains(printed, "logged: NCCL INFO a line of the library's") {
+			t.Errorf("%s: the log has got no line, or one that nobody has asked for:\n%s", c.configuration, printed)
+		}
 		text, err := os.ReadFile(report)
 		if err != nil {
 			t.Fatal(err)

@@ -2,6 +2,8 @@ package backend
 
 import (
 	"fmt"
+	"runtime"
+	"slices"
 	"sync"
 
 	"ringcli/verbs/memory"
@@ -11,20 +13,58 @@ import (
 type library struct {
 	soname, path string
 
-	getVersion uintptr
+	getVersion, getErrorString, getLastError, getUniqueID                  uintptr
+	commInitRank, commInitRankConfig, commFinalize, commDestroy, commAbort uintptr
+	commGetAsyncError, groupStart, groupEnd                                uintptr
+	allReduce, reduceScatter, allGather, broadcast, reduce                 uintptr
 }
 
 // symbol is a function of a library.
 type symbol struct {
-	fn   *uintptr
-	name string
+	fn       *uintptr
+	name     string
+	optional bool
 }
 
-// symbols are those that a library must have.
+// symbols are those that a library must have, and those that came later.
 func (l *library) symbols() []symbol {
 	return []symbol{
-		{&l.getVersion, "ncclGetVersion"},
+		{&l.getVersion, "ncclGetVersion", false},
+		{&l.getErrorString, "ncclGetErrorString", false},
+		{&l.getLastError, "ncclGetLastError", true}, // 2.13
+		{&l.getUniqueID, "ncclGetUniqueId", false},
+		{&l.commInitRank, "ncclCommInitRank", false},
+		{&l.commInitRankConfig, "ncclCommInitRankConfig", true}, // 2.14
+		{&l.commFinalize, "ncclCommFinalize", true},             // 2.14
+		{&l.commDestroy, "ncclCommDestroy", false},
+		{&l.commAbort, "ncclCommAbort", false},
+		{&l.commGetAsyncError, "ncclCommGetAsyncError", false},
+		{&l.groupStart, "ncclGroupStart", false},
+		{&l.groupEnd, "ncclGroupEnd", false},
+		{&l.allReduce, "ncclAllReduce", false},
+		{&l.reduceScatter, "ncclReduceScatter", false},
+		{&l.allGather, "ncclAllGather", false},
+		{&l.broadcast, "ncclBroadcast", false},
+		{&l.reduce, "ncclReduce", false},
 	}
+}
+
+// byValue are the arguments of a function that takes a struct by value, between those before
+// and after it: of n bytes, more than two words, as at an address. On amd64 a
+// copy lies on the stack behind the arguments in registers, wherever it stands among them
+// (System V ABI, 3.2.3, class MEMORY); on arm64 the address of a copy takes its place
+// (AAPCS64, 6.8.2, B.4).
+func byValue(before []uintptr, at uintptr, n int, after []uintptr) []uintptr {
+	if runtime.GOARCH == "arm64" {
+		return slices.Concat(before, []uintptr{at}, after)
+	}
+	const registers = 6
+	args := slices.Concat(before, after)
+	args = append(args, make([]uintptr, registers-len(args))...)
+	for _, word := range memory.Slice[uint64](uint64(at), n/8) {
+		args = append(args, uintptr(word))
+	}
+	return args
 }
 
 // loaded has the libraries by their sonames. They stay loaded: their threads run in them.

@@ -126,6 +126,14 @@ func (v *Vectors) Prepare(call collective.Call) (p Prepared, err error) {
 	return p, err
 }
 
+// OnDevice is a call on the host's buffers with the addresses of the device's, for others than the
+// team.
+func (v *Vectors) OnDevice(call collective.Call) collective.Call {
+	call.Send += v.send.addr - v.send.host.Addr()
+	call.Recv += v.recv.addr - v.recv.host.Addr()
+	return call
+}
+
 // Run runs the call on the device's buffers. All ranks call it.
 func (p *Prepared) Run(ctx context.Context) error {
 	v, t, call := p.v, p.v.team, &p.Call

@@ -48,3 +48,16 @@ func (d *Device) get(c call, args ...uintptr) (uint64, error) {
 	}
 	return f.words(0, 1)[0], nil
 }
+
+// Use calls a function on a thread on which the device is current, for other libraries' sake.
+func (d *Device) Use(f func() error) error {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	if err := d.current(); err != nil {
+		return err
+	}
+	return f()
+}
+
+// Raw is the runtime's own stream (CUstream, hipStream_t), for other libraries.
+func (s *Stream) Raw() uintptr { return s.handle }

@@ -27,6 +27,10 @@ type Checker struct {
 	// OnWrong, if set, is told of each wrong element that is there, and the bits.
 	OnWrong func(element int, got, want uint64)
 
+	// Ulps are how many units in the last place a float may be off: 0, but for what others have
+	// averaged, who divide before they add.
+	Ulps uint64
+
 	want    []byte        // one block
 	scratch [][]byte      // of evaluate, a block each
 	results []*expression // by chunk in the ring's order, by its owner in that of hosts, else of all chunks
@@ -99,6 +103,9 @@ func (c *Checker) verify(lo, hi int, got []byte, expect func(dst []byte, chunk, 
 		want := c.want[:(to-from)*size]
 		expect(want, chunk, from)
 		have := got[min((from-lo)*size, len(got)):min((to-lo)*size, len(got))]
+		if c.Ulps > 0 {
+			c.forgive(have, want)
+		}
 		bad, at := Compare(have, want, c.t)
 		if bad > 0 && wrong == 0 {
 			first = Mismatch{Offset: from + at, Got: "nothing", Want: Format(want[at*size:(at+1)*size], c.t)}
@@ -116,6 +123,17 @@ func (c *Checker) verify(lo, hi int, got []byte, expect func(dst []byte, chunk, 
 		}
 	})
 	return wrong, first
+}
+
+// forgive takes what is no further off than Ulps for what is wanted. Floats of one sign count
+// as their bits do.
+func (c *Checker) forgive(have, want []byte) {
+	size := c.t.Size()
+	for i := 0; i+size <= len(have); i += size {
+		if g, w := load(have[i:i+size]), load(want[i:i+size]); max(g, w)-min(g, w) <= c.Ulps {
+			copy(want[i:i+size], have[i:i+size])
+		}
+	}
 }
 
 // blocks calls f for consecutive runs [from, to) of [lo, hi), each within one

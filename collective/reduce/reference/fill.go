@@ -23,8 +23,12 @@ func Fill(buf []byte, t reduce.Type, op reduce.Op, rank, offset int, seed uint64
 		fillAlike(buf, t, rank+1)
 		return
 	}
-	s := shapeOf(t, op)
 	key := mix(seed + mix(uint64(rank)+1))
+	if seed&OrderFree != 0 && (op == reduce.Avg || t.Float() && (op == reduce.Sum || op == reduce.Prod)) {
+		fillExact(buf, t, op, rank, offset, key)
+		return
+	}
+	s := shapeOf(t, op)
 	at := uint64(offset) * uint64(t.Size())
 	word := func(i uint64) uint64 { return mix(key+i*golden)&s.keep + s.base }
 
@@ -62,6 +66,45 @@ func fillAlike(buf []byte, t reduce.Type, number int) {
 	var b [8]byte
 	binary.LittleEndian.PutUint64(b[:], element)
 	for size := t.Size(); len(buf) > 0; {
+		buf = buf[copy(buf, b[:size]):]
+	}
+}
+
+// OrderFree is the bit of seeds whose inputs have a reduction that no step rounds, in any order
+// of the ranks, for results of others than our own algorithms: up to 64 ranks sums are of whole
+// numbers that the type holds, and products are powers of two. An average's one division rounds.
+const OrderFree = uint64(1) << 63
+
+// mostExact is the largest of these numbers: 64 of them are less than what the type counts to
+// by ones (an int8's up to 42 ranks).
+func mostExact(t reduce.Type) uint64 {
+	switch t {
+	case reduce.Int8, reduce.Uint8, reduce.BFloat16:
+		return 3
+	case reduce.Float16:
+		return 31
+	}
+	return 1<<17 - 1
+}
+
+// fillExact writes inputs of which OrderFree tells.
+func fillExact(buf []byte, t reduce.Type, op reduce.Op, rank, offset int, key uint64) {
+	const shifted = 8 // ranks whose factor is not 1: their product stays in a float16
+	most, size := mostExact(t), t.Size()
+	var b [8]byte
+	for i := uint64(offset); len(buf) > 0; i++ {
+		h := mix(key + i*golden)
+		element := h & most
+		if op == reduce.Prod {
+			factor := 1.0
+			if rank < shifted {
+				factor = []float64{0.5, 1, 2, 1}[h>>1&3]
+			}
+			element = encode(t, factor*float64(1-2*int64(h&1)))
+		} else if t.Float() {
+			element = encode(t, float64(element))
+		}
+		binary.LittleEndian.PutUint64(b[:], element)
 		buf = buf[copy(buf, b[:size]):]
 	}
 }

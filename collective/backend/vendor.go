@@ -1,0 +1,352 @@
+package backend
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"ringcli/collective/async"
+	"ringcli/collective/fifo"
+	"ringcli/configs/usage"
+	"ringcli/verbs/gpu"
+	"ringcli/verbs/memory"
+)
+
+// vendor is a communicator of NCCL or RCCL, on a device of this process.
+type vendor struct {
+	*Factory
+	lib        *library
+	version    int // of the library
+	rank, size int
+	device     *gpu.Device
+	stream     *gpu.Stream
+	scratch    *gpu.Memory // of a barrier, which is an all-reduce of one element
+	page       *memory.Block
+	caller     thread
+	comm       uintptr // ncclComm_t; 0 before it is made and after it is gone
+
+	lock   fifo.Lock   // held by the operation that runs
+	flying async.Queue // its own lock
+
+	mu      sync.Mutex
+	failure error // guarded by mu; the first, never changed
+	aborted bool  // guarded by mu
+	stuck   bool  // guarded by mu: the thread did not come back
+	closed  bool  // guarded by mu
+}
+
+// idBytes is NCCL_UNIQUE_ID_BYTES.
+const idBytes = 128
+
+// hello is what each rank tells the others before a communicator is made.
+type hello struct {
+	ID      []byte `json:"id,omitempty"` // rank 0's
+	Version int    `json:"version"`
+	Error   string `json:"error,omitempty"`
+}
+
+// Create makes the back end of a rank, together with the other ranks. It fails on all of
+// them if it is not available to one: with ErrUnavailable and the reason.
+func (f *Factory) Create(ctx context.Context, w World) (Backend, error) {
+	if f.library == "" {
+		if w.Comm == nil {
+			return nil, usage.Errorf("%s: no ring is given: expected one that is ready", f.name)
+		}
+		return &own{w.Comm, f.priority}, nil
+	}
+	if w.Gather == nil {
+		return nil, usage.Errorf("%s: the ranks have no way to share its unique id: expected a gather over the control ring", f.name)
+	}
+	v := &vendor{Factory: f, rank: w.Rank, size: w.Size}
+	mine, failed := v.open(w.Device)
+	id, err := v.meet(ctx, w, mine, failed)
+	if err == nil {
+		err = v.join(ctx, id)
+	}
+	if err != nil {
+		return nil, errors.Join(err, v.release())
+	}
+	return v, nil
+}
+
+// open finds the library and the device, and on rank 0 makes the unique id.
+func (v *vendor) open(device int) (mine hello, err error) {
+	if reason := v.Find().Reason; reason != nil {
+		return mine, reason
+	}
+	if v.lib, err = load(v.library); err != nil {
+		return mine, unavailable("%w", err)
+	}
+	r, err := gpu.Load(v.memory)
+	if err != nil {
+		return mine, unavailable("%w", err)
+	}
+	v.device = r.Devices()[device%len(r.Devices())]
+	if v.page, err = memory.Alloc(4096); err != nil {
+		return mine, err
+	}
+	v.caller = newThread(v.device)
+	if v.stream, err = v.device.NewStream(); err != nil {
+		return mine, err
+	}
+	if v.scratch, err = v.device.Alloc(barrierBytes); err != nil {
+		return mine, err
+	}
+	if v.version, err = v.lib.version(); err != nil || v.rank > 0 {
+		return hello{Version: v.version}, err
+	}
+	mine.Version = v.version
+	at := v.page.Addr()
+	if err := v.code("ncclGetUniqueId", int32(call(v.lib.getUniqueID, uintptr(at)))); err != nil {
+		return mine, err
+	}
+	mine.ID = slices.Clone(v.page.Bytes()[:idBytes])
+	return mine, nil
+}
+
+// meet tells the other ranks how this one is, and returns rank 0's unique id.
+func (v *vendor) meet(ctx context.Context, w World, mine hello, failed error) ([]byte, error) {
+	if failed != nil {
+		mine.Error = failed.Error()
+	}
+	text, err := json.Marshal(mine)
+	if err != nil {
+		return nil, err
+	}
+	parts, err := w.Gather(ctx, text)
+	if err != nil {
+		return nil, errors.Join(failed, err)
+	}
+	all := make([]hello, len(parts))
+	var texts []string
+	for rank, part := range parts {
+		if err := json.Unmarshal(part, &all[rank]); err != nil {
+			return nil, fmt.Errorf("%s: what rank %d says: %w", v.name, rank, err)
+		}
+		if e := all[rank].Error; e != "" {
+			texts = append(texts, fmt.Sprintf("rank %d: %s", rank, strings.TrimPrefix(e, ErrUnavailable.Error()+": ")))
+		}
+		if all[rank].Error == "" && all[0].Error == "" && all[rank].Version != all[0].Version {
+			texts = append(texts, fmt.Sprintf("rank %d has version %s, and rank 0 %s: expected one", rank, formatVersion(all[rank].Version), formatVersion(all[0].Version)))
+		}
+	}
+	if len(texts) > 0 {
+		return nil, unavailable("%s: %s", v.name, strings.Join(texts, "; "))
+	}
+	if len(all[0].ID) != idBytes {
+		return nil, fmt.Errorf("%s: rank 0 has given a unique id of %d bytes: expected %d; do all ranks run the same version?", v.name, len(all[0].ID), idBytes)
+	}
+	return all[0].ID, nil
+}
+
+// configMagic and configVersion are of ncclConfig_t as NCCL 2.14 has it, of which later
+// libraries take what is there (src/init.cc, parseCommConfig): its size, NCCL_API_MAGIC, the
+// version, and whether calls block.
+const (
+	configMagic   = 0xcafebeef
+	configVersion = 21400
+	configBytes   = 24
+)
+
+// join makes the communicator. A library that can is told not to block.
+func (v *vendor) join(ctx context.Context, id []byte) error {
+	at := v.page.Addr()
+	copy(v.page.Bytes(), id)
+	comm, config := at+256, at+512
+	before := []uintptr{uintptr(comm), uintptr(v.size)}
+	name, fn, after := "ncclCommInitRank", v.lib.commInitRank, []uintptr{uintptr(v.rank)}
+	if v.lib.commInitRankConfig != 0 {
+		*at64(config) = configBytes
+		words := memory.Slice[uint32](config+8, 3)
+		words[0], words[1], words[2] = configMagic, configVersion, 0
+		name, fn, after = "ncclCommInitRankConfig", v.lib.commInitRankConfig, append(after, uintptr(config))
+	}
+	args := byValue(before, uintptr(at), idBytes, after)
+	err := v.await(ctx, name, func() error {
+		code := int32(call(fn, args...))
+		v.comm = uintptr(*at64(comm))
+		return v.pending(ctx, name, code)
+	})
+	if err != nil {
+		v.abort(err) // what there is of it
+		return fmt.Errorf("%s: making a communicator of %d ranks: %w", v.name, v.size, err)
+	}
+	return nil
+}
+
+func at64(addr uint64) *uint64 { return &memory.Slice[uint64](addr, 1)[0] }
+
+// pollEvery is the pause between two looks at what a library does: short beside the time that
+// it takes to make a communicator, and long beside a look.
+const pollEvery = 20 * time.Microsecond
+
+// pending makes an error of a code, and waits if the library has only begun.
+func (v *vendor) pending(ctx context.Context, name string, code int32) error {
+	if code == inProgress {
+		name += ", by ncclCommGetAsyncError,"
+	}
+	for code == inProgress {
+		if err := ctx.Err(); err != nil {
+			return context.Cause(ctx)
+		}
+		var err error
+		if code, err = v.asynchronous(); err != nil {
+			return err
+		}
+		if code == inProgress {
+			time.Sleep(pollEvery)
+		}
+	}
+	return v.code(name, code)
+}
+
+// asynchronous asks for the communicator's state: in progress, well, or an error of what went
+// on meanwhile.
+func (v *vendor) asynchronous() (int32, error) {
+	at := v.page.Addr() + 1024
+	if err := v.code("ncclCommGetAsyncError", int32(call(v.lib.commGetAsyncError, v.comm, uintptr(at)))); err != nil {
+		return 0, err
+	}
+	return memory.Slice[int32](at, 1)[0], nil
+}
+
+// code makes an error of what a function has returned.
+func (v *vendor) code(name string, code int32) error {
+	if code == success {
+		return nil
+	}
+	e := &Error{Backend: v.name, Call: name, Code: int(code), Text: stringOf(call(v.lib.getErrorString, uintptr(code)))}
+	if v.lib.getLastError != 0 {
+		e.Last = stringOf(call(v.lib.getLastError, v.comm))
+	}
+	return e
+}
+
+// stringOf copies a string of C.
+func stringOf(at uintptr) string {
+	const longest = 1024
+	if at == 0 {
+		return ""
+	}
+	for n := range longest {
+		if memory.Bytes(uint64(at)+uint64(n), 1)[0] == 0 {
+			return string(memory.Bytes(uint64(at), n))
+		}
+	}
+	return string(memory.Bytes(uint64(at), longest))
+}
+
+// await runs what may block on the communicator's thread, until ctx ends: then the
+// communicator is aborted, which is what lets a thread go that is within the library. A
+// thread that does not come back all the same is left behind.
+func (v *vendor) await(ctx context.Context, what string, f func() error) error {
+	begun := time.Now()
+	done := v.caller.run(f)
+	select {
+	case o := <-done:
+		return o.err
+	case <-ctx.Done():
+	}
+	gaveUp := fmt.Errorf("%s was given up after %s, which this rank or the others had not ended: %w", what, time.Since(begun).Round(time.Millisecond), context.Cause(ctx))
+	v.abort(gaveUp)
+	select {
+	case <-done:
+	case <-time.After(abortPatience):
+		v.mu.Lock()
+		v.stuck = true
+		v.mu.Unlock()
+	}
+	return gaveUp
+}
+
+// abortPatience is how long an abort may take: it frees what a device uses.
+const abortPatience = 5 * time.Second
+
+// abort ends what the communicator does, once, and keeps why.
+func (v *vendor) abort(why error) {
+	v.mu.Lock()
+	if v.failure == nil {
+		v.failure = fmt.Errorf("%s: aborted: %w", v.name, why)
+	}
+	first, comm := !v.aborted, v.comm
+	v.aborted = true
+	v.mu.Unlock()
+	if !first || comm == 0 {
+		return
+	}
+	// On a thread of its own, as the communicator's may be within the library.
+	other := newThread(v.device)
+	select {
+	case <-other.run(func() error { call(v.lib.commAbort, comm); return nil }):
+		other.end()
+	case <-time.After(abortPatience):
+	}
+}
+
+// Rank, Size, Device and Err are as Backend has them.
+
+func (v *vendor) Rank() int      { return v.rank }
+func (v *vendor) Size() int      { return v.size }
+func (v *vendor) Device() string { return v.device.Place.String() }
+
+func (v *vendor) Err() error {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.failure == nil && v.closed {
+		return fmt.Errorf("%s: %w", v.name, ErrClosed)
+	}
+	return v.failure
+}
+
+// Close destroys the communicator after the operations in flight, and gives back its memory.
+// One that was aborted is gone already.
+func (v *vendor) Close() error {
+	v.flying.Idle()
+	v.mu.Lock()
+	if v.closed {
+		v.mu.Unlock()
+		return nil
+	}
+	v.closed = true
+	aborted := v.aborted
+	v.mu.Unlock()
+	var err error
+	if !aborted {
+		ctx, cancel := context.WithTimeout(context.Background(), closePatience)
+		defer cancel()
+		err = v.await(ctx, "ncclCommDestroy", func() error {
+			if v.lib.commFinalize != 0 { // which a communicator that does not block needs first
+				if err := v.pending(ctx, "ncclCommFinalize", int32(call(v.lib.commFinalize, v.comm))); err != nil {
+					return err
+				}
+			}
+			return v.code("ncclCommDestroy", int32(call(v.lib.commDestroy, v.comm)))
+		})
+	}
+	return errors.Join(err, v.release())
+}
+
+// closePatience is how long the ranks may come apart to Close.
+const closePatience = 10 * time.Second
+
+// release gives back what is not the library's.
+func (v *vendor) release() (err error) {
+	v.mu.Lock()
+	stuck := v.stuck
+	v.closed = true
+	v.mu.Unlock()
+	if stuck { // the library may be at work on it still
+		return nil
+	}
+	v.caller.end()
+	err = errors.Join(v.scratch.Free(), v.stream.Close())
+	if v.page != nil {
+		err = errors.Join(err, v.page.Free())
+	}
+	return err
+}
