@@ -101,7 +101,7 @@ func benchExamples() []example {
 		}}
 	}
 	return []example{
-		plain("reduce-scatter"), plain("all-gather"),
+		plain("reduce-scatter"), plain("all-gather"), plain("broadcast"), plain("reduce"),
 		{"bench all-reduce protocols", func(s *session.Session) error {
 			rows := exampleRows()
 			if err := s.Out.Note(render.Faint, "%s", bench.CompareHead(exampleVariants)[0]); err != nil {

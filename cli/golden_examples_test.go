@@ -90,6 +90,8 @@ func examples() []example {
 		benched("all-reduce", bench.BenchRow{Out: bad, In: good}, bench.BenchRow{Out: good, In: good}),
 		benched("reduce-scatter", bench.BenchRow{Out: exampleMeasurement("reduce-scatter"), In: exampleMeasurement("reduce-scatter")}),
 		benched("all-gather", bench.BenchRow{Out: gathered, In: gathered}),
+		benched("broadcast", bench.BenchRow{Out: rooted("broadcast"), In: rooted("broadcast")}),
+		benched("reduce", bench.BenchRow{Out: rooted("reduce"), In: rooted("reduce")}),
 		{"window", func(s *session.Session) error {
 			late := windows.Stragglers{At: 3599.125, Finding: lateness.Finding{
 				Kind: lateness.Late, Rank: 249, Took: 1e9, By: 178e6, Longest: 30e6, Times: 6, NoCPU: 1e6, Why: lateness.Entered,
