@@ -87,8 +87,9 @@ func (x *scriptRun) start(ctx context.Context, k *Call, in, out vector, r *role)
 	return nil
 }
 
-// state is done when all groups are through, and every request has completed. Credits
-// may still be on their way to this rank: whoever polls next defers them.
+// state is done when all groups are through, and the peers have what was written, unless it is
+// detached. Credits may still be on their way, to this rank, whoever polls next defers them, and
+// from it: a peer that has nothing left to do here answers when it polls for something else.
 func (x *scriptRun) state() state {
 	switch {
 	case !x.Made():
@@ -97,7 +98,7 @@ func (x *scriptRun) state() state {
 		return over
 	}
 	for _, ch := range x.used {
-		if ch.outstanding > ch.detached {
+		if ch.stream.posted > ch.stream.sent {
 			return over
 		}
 	}
