@@ -62,7 +62,13 @@ func (a About) printed(run func(*session.Session) error) ([]byte, error) {
 
 func (a About) command(ctx context.Context, of string) ([]byte, error) {
 	c, _ := a.Table.Find(of, command.Process)
-	return a.printed(func(s *session.Session) error { return c.Run(ctx, s, command.Call{Name: c.Name, Table: a.Table}) })
+	flags := pflag.NewFlagSet(of, pflag.ContinueOnError)
+	if c.Flags != nil {
+		c.Flags(flags)
+	}
+	return a.printed(func(s *session.Session) error {
+		return c.Run(ctx, s, command.Call{Name: c.Name, Flags: flags, Table: a.Table})
+	})
 }
 
 // parts are the files of a report, in the order of the archive.
