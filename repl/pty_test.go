@@ -248,6 +248,7 @@ func TestCtrlCOnATerminal(t *testing.T) {
 	p.see("^C")
 	p.see("demo>")
 	p.press("\x03")
+	p.see("^C") // only then the prompt is the next one
 	p.see("demo>")
 	p.press("\x03")
 	p.see("Ctrl-D or quit leaves")
