@@ -34,14 +34,13 @@ const maxRTS = 4 * MaxDepth
 // outlive operations, since a peer may be ahead. They belong to whoever holds
 // the lock of the Comm.
 type channel struct {
-	edge        *ring.Edge
-	turns       []*channel // of the first of an edge: all, that among them
-	sendRoom    int        // send requests that may be outstanding
-	outstanding int        // send requests, of any kind, without completion
-	detached    int        // of them, those that no operation waits for
-	message     [message.HeaderSize]byte
-	wr          [1]verbs.WorkRequest
-	sges        [2]verbs.SGE
+	edge     *ring.Edge
+	turns    []*channel // of the first of an edge: all, that among them
+	sendRoom int        // send requests that may be outstanding
+	detached int        // of those that are, the WRITEs that no operation waits for
+	message  [message.HeaderSize]byte
+	wr       [1]verbs.WorkRequest
+	sges     [2]verbs.SGE
 
 	// slots is their number, the same at both ends. What passes through them is counted
 	// from the start, and the writer says into which: into that which was emptied last,
@@ -118,7 +117,7 @@ func (s ends) peer() int { return s[0].edge.Peer }
 // idle tells whether no request is under way.
 func (s ends) idle() bool {
 	for _, ch := range s {
-		if ch.outstanding > 0 {
+		if ch.edge.Outstanding > 0 {
 			return false
 		}
 	}
@@ -176,7 +175,7 @@ func (ch *channel) String() string {
 }
 
 // room tells whether another request may be posted.
-func (ch *channel) room() bool { return ch.outstanding < ch.sendRoom }
+func (ch *channel) room() bool { return ch.edge.Outstanding < ch.sendRoom }
 
 func (ch *channel) credited() bool { return ch.freed >= ch.filled-ch.filled%plan.CreditBatch(ch.slots) }
 
@@ -188,7 +187,7 @@ func (ch *channel) post(wr verbs.WorkRequest, n int) error {
 	if _, err := ch.edge.QP.PostSend(ch.wr[:]); err != nil {
 		return fmt.Errorf("post %s to %s: %w", wr.Opcode, ch, err)
 	}
-	ch.outstanding++
+	ch.edge.Outstanding++
 	return nil
 }
 
@@ -198,7 +197,7 @@ func (ch *channel) send(h *message.Header) error {
 	if err := ch.edge.SendMessage(ch.message[:]); err != nil {
 		return fmt.Errorf("post a message to %s: %w", ch, err)
 	}
-	ch.outstanding++
+	ch.edge.Outstanding++
 	recordMessage(&sentMessage, h, ch.edge.Peer)
 	return nil
 }
@@ -257,7 +256,7 @@ func (ch *channel) detach(h *message.Header, payload []byte, f flight) error {
 
 // attach notes that a detached WRITE is the peer's.
 func (ch *channel) attach(number uint64, now trace.Stamp) {
-	ch.outstanding--
+	ch.edge.Outstanding--
 	ch.detached--
 	f := &ch.flights[number]
 	sendSpan.SpanAt(f.begun, now, f.seq, uint64(f.message), uint64(f.bytes), uint64(ch.edge.Peer))

@@ -259,7 +259,7 @@ func (f *flow) elsewhere() string {
 // with no progress.
 func (f *flow) check() error {
 	for _, ch := range f.uses {
-		if ch.outstanding > 0 {
+		if ch.edge.Outstanding > 0 {
 			continue
 		}
 		addr, rkey := ch.edge.RemoteSlot(0)
@@ -306,15 +306,8 @@ func (f *flow) complete(wc *verbs.Completion) error {
 		return f.c.ring.CompletionError(wc)
 	}
 	ch := f.c.channelAt(id)
-	if e := f.c.ring.Edge(id); ch == nil && e != nil && kind == ring.WRRecv {
-		if wc.Opcode == verbs.WCRecv {
-			return e.Repost(value) // a credit to an earlier Comm; see channel.told
-		}
-		f.c.token.Defer(*wc) // the peer is ahead, in the operation that makes the channel here
-		return nil
-	}
 	if ch == nil {
-		return fmt.Errorf("%w: a completion of an edge that is not there: side %d", ErrProtocol, id)
+		return f.without(f.c.ring.Edge(id), wc)
 	}
 	switch kind {
 	case ring.WRRecv:
@@ -340,23 +333,40 @@ func (f *flow) complete(wc *verbs.Completion) error {
 		}
 		return nil
 	case ring.WRMessage, wrCheck:
-		ch.outstanding--
+		ch.edge.Outstanding--
 		return nil
 	case wrDetached:
 		ch.attach(value, f.now)
 		return nil
 	case wrWrite:
-		ch.outstanding--
+		ch.edge.Outstanding--
 		f.engine.delivered(ch)
 		return nil
 	case wrRead:
-		ch.outstanding--
+		ch.edge.Outstanding--
 		if f.rendezvous == nil {
 			return fmt.Errorf("%w: a READ completed that was not posted", ErrProtocol)
 		}
 		return f.rendezvous.read(ch)
 	}
 	return fmt.Errorf("%w: a completion of unknown kind %d", ErrProtocol, kind)
+}
+
+// without acts on a completion of an edge that has no channel here yet.
+func (f *flow) without(e *ring.Edge, wc *verbs.Completion) error {
+	id, kind, value := ring.ParseWRID(wc.ID)
+	switch {
+	case e == nil:
+	case kind == ring.WRRecv && wc.Opcode == verbs.WCRecv:
+		return e.Repost(value) // a credit to an earlier Comm; see channel.told
+	case kind == ring.WRRecv:
+		f.c.token.Defer(*wc) // the peer is ahead, in the operation that makes the channel here
+		return nil
+	case kind == ring.WRMessage || kind == wrCheck:
+		e.Outstanding-- // an earlier Comm's credit, or what it asked the device
+		return nil
+	}
+	return fmt.Errorf("%w: a completion of an edge that is not there: side %d", ErrProtocol, id)
 }
 
 // drain waits until the peer has what operations have left under way to it, unless

@@ -93,6 +93,10 @@ type Edge struct {
 	Remote connectionData // valid after Exchange
 	MTU    int            // path MTU in bytes that both ends agreed on, after RTR
 
+	// Outstanding is how many requests of Comms, in turn, have not completed: one leaves
+	// its last to the next. It needs the token.
+	Outstanding int
+
 	beside   []*Edge // the other channels, of an edge's first
 	r        *Ring
 	device   *Device
