@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"ringcli/cli/transport/googlebench"
 	"ringcli/cli/transport/talk"
@@ -34,6 +35,7 @@ type bench struct {
 	rate    float64            // of the port in bytes a second; 0: not known, or of no wire
 	beside  []googlebench.Figure
 	stamps  uint64
+	timeout time.Duration // of a wait for the server's answer
 }
 
 // family is what is measured at each size.
@@ -282,7 +284,14 @@ func (b *bench) roundTrip(size uint64) googlebench.Benchmark {
 			return errors.Join(b.c.Receive(ctx, kindStop, nil), b.check(ctx, size))
 		},
 		Iterate: func(ctx context.Context, n int) error {
+			ctx, cancel := context.WithCancelCause(ctx)
+			defer cancel(nil)
+			late := time.AfterFunc(b.timeout, func() {
+				cancel(codes.With(codes.Timeout, fmt.Errorf("no answer of the server within %v to a write that notifies it", b.timeout)))
+			})
+			defer late.Stop()
 			for range n {
+				late.Reset(b.timeout)
 				if err := b.put(ctx, size, true); err != nil {
 					return err
 				}

@@ -57,7 +57,7 @@ func runBench(ctx context.Context, s *session.Session, call command.Call) (err e
 		return fmt.Errorf("transport bench: %w", err)
 	}
 	defer func() { err = errors.Join(err, t.Close()) }()
-	b.c, b.t = c, t
+	b.c, b.t, b.timeout = c, t, o.Timeout
 	if err := b.prepare(c.Context(), largest(list, sizes)); err != nil {
 		return fmt.Errorf("transport bench: %w", coded(err))
 	}

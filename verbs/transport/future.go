@@ -13,6 +13,7 @@ type Future struct {
 	err     error                         // valid once state is resolved
 	length  int                           // likewise
 	channel atomic.Pointer[chan struct{}] // nil until somebody wants it
+	ctx     context.Context               // that ends it: watch
 	unwatch func() bool                   // ends the watch of the context; set before it can be resolved
 }
 
@@ -94,8 +95,10 @@ func (f *Future) Wait(ctx context.Context) error {
 // in use until the device is done with it. A future of WaitForWrite leaves its turn to the next.
 func (f *Future) Cancel() { f.t.cancel(f, failed(ErrCanceled, "canceled here")) }
 
-// watch has a context end the future. It is called before anybody else knows the future.
+// watch has a context end the future, on a goroutine that may come late. It is called before
+// anybody else knows the future.
 func (f *Future) watch(ctx context.Context, what string) {
+	f.ctx = ctx
 	if ctx.Done() != nil {
 		f.unwatch = context.AfterFunc(ctx, func() { f.t.cancel(f, ended(ctx, what)) })
 	}

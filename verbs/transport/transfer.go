@@ -211,6 +211,8 @@ func (t *Transport) say(m message) {
 
 func (t *Transport) hello() { t.say(hello) }
 
+const waitForWrite = "wait for a write" // in errors
+
 // WaitForWrite returns a future that one notifying write of the peer resolves: each
 // resolves one, in the order of the calls, whether it has come already or not. The context
 // bounds the waiting; one that ends leaves the turn to the next.
@@ -222,15 +224,15 @@ func (t *Transport) WaitForWrite(ctx context.Context) *Future {
 	case t.arrivals.len() > 0:
 		f.resolve(t.arrivals.pop(), nil)
 	case ctx.Err() != nil:
-		f.resolve(0, ended(ctx, "wait for a write"))
+		f.resolve(0, ended(ctx, waitForWrite))
 	case t.err != nil:
 		f.resolve(0, t.err)
 	case t.ending:
-		f.resolve(0, failed(ErrClosed, "wait for a write: the transport is closed"))
+		f.resolve(0, failed(ErrClosed, waitForWrite+": the transport is closed"))
 	case t.stage != connected:
-		f.resolve(0, failed(ErrNotConnected, "wait for a write before Connect"))
+		f.resolve(0, failed(ErrNotConnected, waitForWrite+" before Connect"))
 	default:
-		f.watch(ctx, "wait for a write")
+		f.watch(ctx, waitForWrite)
 		t.waiters.push(f)
 	}
 	return f

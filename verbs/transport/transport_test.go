@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -126,6 +127,41 @@ func TestNotifications(t *testing.T) {
 		if err := transport.WaitAll(t.Context(), write(7, false), write(8, true), over); err != nil || over.Len() != 8 {
 			t.Errorf("the next notification is of %d bytes, %v: expected 8", over.Len(), err)
 		}
+	})
+}
+
+// unheard is a context that ends without telling whoever has asked to be told: the goroutine
+// that would has not run.
+type unheard struct {
+	context.Context
+	ended atomic.Bool
+	done  chan struct{} // is never closed
+}
+
+func (u *unheard) Done() <-chan struct{} { return u.done }
+
+func (u *unheard) Err() error {
+	if u.ended.Load() {
+		return context.Canceled
+	}
+	return nil
+}
+
+// A notification is not lost to somebody who no longer waits.
+func TestNotificationAfterCancel(t *testing.T) {
+	onLoop(t, func(t *testing.T, o transport.Options) {
+		a, b := pair(t, o)
+		from, to := alloc(t, a, 1), alloc(t, b, 1)
+		ctx := &unheard{Context: t.Context(), done: make(chan struct{})}
+		gone := b.WaitForWrite(ctx)
+		ctx.ended.Store(true)
+		late, stop := context.WithTimeout(t.Context(), time.Minute)
+		defer stop()
+		write := a.Write(late, from.All(), to.Remote(), true)
+		if err := transport.WaitAll(late, write, b.WaitForWrite(late)); err != nil {
+			t.Errorf("the next one that waits: %v", err)
+		}
+		is(t, gone.Err(), transport.ErrCanceled)
 	})
 }
 
