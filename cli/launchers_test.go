@@ -275,6 +275,27 @@ func TestLaunchersProcessIsKilled(t *testing.T) {
 	})
 }
 
+// A rank of MPICH's starts processes of its own, which are no ranks.
+func TestLaunchersRankStartsProcesses(t *testing.T) {
+	eachOf(t, launchers[1:2], func(t *testing.T, l launcher) {
+		self, err := os.Executable()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, args := range []string{"local -n 2 -c barrier", "transport bench --device shm -b 8K -e 8K --benchmark_filter=_Write --benchmark_min_time 2x"} {
+			ctx, cancel := context.WithTimeout(t.Context(), 2*hung)
+			words := append(append(l.starts(t, 1), self), strings.Fields(args)...)
+			c := exec.CommandContext(ctx, words[0], words[1:]...)
+			c.Env = append(os.Environ(), "RINGCLI_DEVICE=", "TMPDIR="+shortDir(t))
+			out, err := c.CombinedOutput()
+			cancel()
+			if err != nil {
+				t.Errorf("%s: %v:\n%s", args, err, out)
+			}
+		}
+	})
+}
+
 // endsOf has a ring of four, kills the process with these variables and awaits that all is
 // over.
 func (l launcher) endsOf(t *testing.T, variables ...string) string {

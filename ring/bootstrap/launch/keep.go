@@ -17,6 +17,9 @@ import (
 // its value in a rank that has a keeper.
 const hydraControl, inKeeping = "HYDI_CONTROL_FD", "kept"
 
+// isKept is written by Keep, before anything else runs.
+var isKept bool
+
 // keptLine and keptPipe are the descriptors that a keeper passes on: Hydra's, and a pipe that
 // ends with the keeper.
 const keptLine, keptPipe = 3, 4
@@ -35,6 +38,10 @@ func Keep(parent context.Context, gone error) (ctx context.Context, code int, ke
 	case "":
 		return parent, 0, false, nil
 	case inKeeping:
+		isKept = true
+		if err := os.Unsetenv(hydraControl); err != nil { // the rank's children have no keeper
+			return parent, 0, false, err
+		}
 		return underKeeper(parent, gone), 0, false, nil
 	}
 	if os.Getenv("PMI_FD") == "" {
@@ -45,7 +52,7 @@ func Keep(parent context.Context, gone error) (ctx context.Context, code int, ke
 }
 
 // IsKept tells whether this process is a rank that has a keeper.
-func IsKept() bool { return os.Getenv(hydraControl) == inKeeping }
+func IsKept() bool { return isKept }
 
 func underKeeper(parent context.Context, gone error) context.Context {
 	ctx, cancel := context.WithCancelCause(parent)
