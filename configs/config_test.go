@@ -456,7 +456,10 @@ func TestRCCL(t *testing.T) {
 			env:  map[string]string{"RCCL_NCHANNELS": "4", "RCCL_BUFFSIZE": "1048576", "RCCL_DEBUG": "INFO"},
 			want: map[string]string{"num-channels": "4", "channels": "4", "buffer-size": "1M", "slot-size": "64K", "enable-debug": "true", "trace": "info"},
 		},
-		"NCCL's level": {env: map[string]string{"NCCL_DEBUG": "INFO"}, want: map[string]string{"enable-debug": "true", "trace": "info"}},
+		"NCCL's level":               {env: map[string]string{"NCCL_DEBUG": "INFO"}, want: map[string]string{"enable-debug": "true", "trace": "info"}},
+		"NCCL's level in lower case": {env: map[string]string{"NCCL_DEBUG": "info"}, want: map[string]string{"enable-debug": "true", "trace": "info"}},
+		"another in any case":        {env: map[string]string{"RCCL_DEBUG": "Warn"}, want: map[string]string{}},
+		"a value in any case":        {env: map[string]string{"RINGCLI_ENABLE_DEBUG": "True"}, want: map[string]string{"enable-debug": "true", "trace": "info"}},
 		"RCCL's level before it": {
 			env:  map[string]string{"NCCL_DEBUG": "INFO", "RCCL_DEBUG": "WARN"},
 			want: map[string]string{},

@@ -2,6 +2,7 @@ package configs
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -26,6 +27,8 @@ type Setting struct {
 	OneOf []any
 	// Aliases are other names of some of them (strings).
 	Aliases map[string]string
+	// anyCase takes values and aliases whatever the case of their letters.
+	anyCase bool
 	// Completes is what a value completes to where OneOf does not say: a word of
 	// cli's completion, and what that takes.
 	Completes []string
@@ -170,6 +173,7 @@ var Settings = []Setting{
 		Usage:   "channels, unless those are given (also RCCL_NCHANNELS)",
 		Comment: "channels, unless those are given. RCCL_NCHANNELS sets it too."},
 	{Name: "enable-debug", Default: "false", OneOf: []any{"false", "true"}, EnvToo: []string{"RCCL_DEBUG", "NCCL_DEBUG"}, gives: "trace",
+		anyCase: true, // as NCCL, which compares with strcasecmp
 		Aliases: map[string]string{"INFO": "true", "TRACE": "true", "WARN": "false", "VERSION": "false", "ABORT": "false", "NONE": "false"},
 		give: func(value any, _ int) any {
 			if value == "true" {
@@ -365,6 +369,9 @@ func (s Setting) convert(raw any) (any, bool) {
 			return nil, false
 		}
 		text, err := cast.ToStringE(raw)
+		if s.anyCase {
+			text = s.spelled(text)
+		}
 		if name, ok := s.Aliases[text]; ok {
 			text = name
 		}
@@ -382,6 +389,16 @@ func (s Setting) convert(raw any) (any, bool) {
 		return size, err == nil
 	}
 	return nil, false
+}
+
+// spelled is a value or an alias as the table has it; any other text stays as it is.
+func (s Setting) spelled(text string) string {
+	for _, word := range slices.Concat(s.Words(), slices.Collect(maps.Keys(s.Aliases))) {
+		if strings.EqualFold(word, text) {
+			return word
+		}
+	}
+	return text
 }
 
 func (s Setting) allows(value any) bool {
