@@ -72,6 +72,7 @@ func keep() (code int, err error) {
 	if err != nil {
 		return 0, err
 	}
+	syscall.CloseOnExec(fd) // else the rank would have it twice
 	line := os.NewFile(uintptr(fd), "PMI_FD")
 	self, err := os.Executable()
 	if err != nil {
