@@ -268,3 +268,37 @@ func TestManagerFails(t *testing.T) {
 		})
 	}
 }
+
+// Others do not come to PMI's barrier, or do so once it was given up: the manager is told that
+// this rank ends in good order, and its error is one of the barrier alone.
+func TestManagerHearsTheEnd(t *testing.T) {
+	for name, late := range map[string]string{"they do not come": "", "they come late": "cmd=barrier_out"} {
+		t.Run(name, func(t *testing.T) {
+			m := newManager(t, 1)
+			m.limit(4, func(m *manager) { m.limit(-1, nil) })
+			fd, err := unix.Dup(int(m.ends[0].Fd())) // which the launcher closes
+			if err == nil {
+				err = m.ends[0].Close()
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			for name, value := range map[string]string{"PMI_FD": fmt.Sprint(fd), "PMI_RANK": "0", "PMI_SIZE": "2"} {
+				t.Setenv(name, value)
+			}
+			l, err := launch.Open(within(t, hung), launch.Options{Kind: launch.PMI})
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, err = l.AllGather(within(t, 300*time.Millisecond), []byte("x"))
+			says(t, err, false, "awaited all ranks at PMI's barrier", errLate.Error())
+			if late != "" {
+				m.say(late)
+			}
+			if err := l.Close(); err != nil {
+				t.Error(err)
+			}
+			m.finalized(t)
+		})
+	}
+}

@@ -121,14 +121,20 @@ func (l *line) hear(into any, limit int) error {
 	}
 }
 
-// until ends what the line waits for with ctx. The function that it returns gives it back.
-func (l *line) until(ctx context.Context) (back func()) {
-	stop := context.AfterFunc(ctx, func() { _ = l.SetDeadline(time.Unix(1, 0)) }) // fails on a closed one only
+// until ends what a connection waits for with ctx. The function that it returns gives the
+// connection back without a deadline.
+func until(ctx context.Context, conn interface{ SetDeadline(time.Time) error }) (back func()) {
+	over := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		defer close(over)
+		_ = conn.SetDeadline(time.Unix(1, 0)) // fails on a closed one only
+	})
 	return func() {
 		if stop() {
 			return
 		}
-		_ = l.SetDeadline(time.Time{})
+		<-over // else it might be the last to set one
+		_ = conn.SetDeadline(time.Time{})
 	}
 }
 
@@ -214,8 +220,7 @@ func (m *meeting) try(ctx context.Context, at string) (l *line, err error) {
 			_ = conn.Close()
 		}
 	}()
-	back := l.until(ctx)
-	defer back()
+	defer until(ctx, l)()
 	var g greeting
 	if err := l.hear(&g, maxHello); err != nil || g.Magic != magic {
 		return nil, fmt.Errorf("%s: another program listens there", at)
@@ -257,7 +262,7 @@ func (m *meeting) try(ctx context.Context, at string) (l *line, err error) {
 }
 
 func (g *guest) AllGather(ctx context.Context, own []byte) ([][]byte, error) {
-	defer g.until(ctx)()
+	defer until(ctx, g)()
 	var awaits []int
 	err := g.say(word{Data: own})
 	for err == nil {

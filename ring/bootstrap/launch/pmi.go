@@ -11,7 +11,6 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
-	"time"
 
 	"ringcli/configs/usage"
 )
@@ -25,6 +24,7 @@ type pmi struct {
 	in         *bufio.Reader
 	space      string // the name of the key-value space
 	value      int    // bytes of the longest value
+	late       int    // answers that were given up, and may come yet
 	round      int
 }
 
@@ -74,12 +74,24 @@ func openPMI(ctx context.Context) (_ Launcher, err error) {
 // blanks; no value of ours has one.
 func (p *pmi) ask(ctx context.Context, line, answer string) (map[string]string, error) {
 	said := strings.Fields(line)[0]
-	stop := context.AfterFunc(ctx, func() { _ = p.conn.SetDeadline(time.Unix(1, 0)) }) // fails where it is closed
-	defer stop()
+	defer until(ctx, p.conn)()
 	_, err := io.WriteString(p.conn, line+"\n")
 	var text string
-	if err == nil {
-		text, err = p.in.ReadString('\n')
+	fields := map[string]string{}
+	for err == nil {
+		if text, err = p.in.ReadString('\n'); err != nil {
+			p.late++
+			break
+		}
+		clear(fields)
+		for _, f := range strings.Fields(text) {
+			name, value, _ := strings.Cut(f, "=")
+			fields[name] = value
+		}
+		if fields["cmd"] == answer || p.late == 0 {
+			break
+		}
+		p.late--
 	}
 	switch {
 	case ctx.Err() != nil && said == "cmd=barrier_in":
@@ -90,11 +102,6 @@ func (p *pmi) ask(ctx context.Context, line, answer string) (map[string]string, 
 		return nil, fmt.Errorf("rank %d of %d: the launcher has closed PMI_FD instead of an answer to %s: it has ended, or ends this job", p.rank, p.size, said)
 	case err != nil:
 		return nil, fmt.Errorf("rank %d of %d: PMI's %s: %w", p.rank, p.size, said, err)
-	}
-	fields := map[string]string{}
-	for _, f := range strings.Fields(text) {
-		name, value, _ := strings.Cut(f, "=")
-		fields[name] = value
 	}
 	if rc := fields["rc"]; fields["cmd"] != answer || rc != "" && rc != "0" {
 		return nil, fmt.Errorf("rank %d of %d: PMI's %s: the launcher says %q: expected cmd=%s rc=0", p.rank, p.size, said, strings.TrimSpace(text), answer)
@@ -160,7 +167,7 @@ func (p *pmi) Barrier(ctx context.Context) error {
 // Close tells the launcher that this process ends in good order whenever it does: without
 // that the launcher would kill the others before they could say who is at fault.
 func (p *pmi) Close() error {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeoutCause(context.Background(), patience, fmt.Errorf("nothing came within %s", patience))
 	defer cancel()
 	_, err := p.ask(ctx, "cmd=finalize", "finalize_ack")
 	return errors.Join(err, p.conn.Close())
