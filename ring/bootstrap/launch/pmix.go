@@ -7,6 +7,7 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"math"
 	"os"
@@ -26,6 +27,7 @@ type pmix struct {
 	rank, size int
 	round      int
 	memory     *memory.Block // of what C reads and writes, by one call at a time
+	left       bool          // a call was left behind, which may still write there
 }
 
 // soname is libpmix's name for the dynamic linker since version 2.
@@ -73,7 +75,7 @@ const (
 // maxPMIx bounds what one rank gives.
 const maxPMIx = 64 << 10
 
-func openPMIx(ctx context.Context) (Launcher, error) {
+func openPMIx(ctx context.Context) (_ Launcher, err error) {
 	lib, err := loadPMIx()
 	if err != nil {
 		return nil, err
@@ -85,8 +87,13 @@ func openPMIx(ctx context.Context) (Launcher, error) {
 	p := &pmix{lib: lib, memory: block}
 	b := block.Bytes()
 	if err := p.call(ctx, "PMIx_Init, the launcher's answer", lib.init, p.at(procAt), 0, 0); err != nil {
-		return nil, err
+		return nil, errors.Join(err, p.free())
 	}
+	defer func() {
+		if err != nil {
+			_ = p.Close() // why it was not opened is the news
+		}
+	}()
 	p.space, _, _ = bytes.Cut(bytes.Clone(b[procAt:procAt+nameSize]), []byte{0})
 	p.rank = int(binary.NativeEndian.Uint32(b[procAt+nameSize:]))
 	value, err := p.get(ctx, anyRank, "pmix.job.size")
@@ -106,7 +113,7 @@ func openPMIx(ctx context.Context) (Launcher, error) {
 func (p *pmix) at(offset int) uintptr { return uintptr(p.memory.Addr()) + uintptr(offset) }
 
 // call calls a function that returns a status. What has not come back by the deadline is
-// left behind, with the memory that it may write to.
+// left behind, with the memory that it may write to, which is never freed then.
 func (p *pmix) call(ctx context.Context, what string, fn uintptr, args ...uintptr) error {
 	done := make(chan int32, 1)
 	go func() {
@@ -121,6 +128,7 @@ func (p *pmix) call(ctx context.Context, what string, fn uintptr, args ...uintpt
 		r, _, _ := purego.SyscallN(p.lib.describe, uintptr(status))
 		return fmt.Errorf("rank %s of %s: awaited %s: the launcher's PMIx says %s (%d)", os.Getenv("PMIX_RANK"), os.Getenv("PMIX_NAMESPACE"), what, text(r), status)
 	case <-ctx.Done():
+		p.left = true
 		return fmt.Errorf("rank %s of %s: awaited %s: %w", os.Getenv("PMIX_RANK"), os.Getenv("PMIX_NAMESPACE"), what, context.Cause(ctx))
 	}
 }
@@ -222,8 +230,12 @@ func (p *pmix) Barrier(ctx context.Context) error { return p.fence(ctx, 0, 0) }
 func (p *pmix) Close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	if err := p.call(ctx, "PMIx_Finalize", p.lib.finalize, 0, 0); err != nil {
-		return err
+	return errors.Join(p.call(ctx, "PMIx_Finalize", p.lib.finalize, 0, 0), p.free())
+}
+
+func (p *pmix) free() error {
+	if p.left {
+		return nil
 	}
 	return p.memory.Free()
 }
