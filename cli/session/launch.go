@@ -76,11 +76,11 @@ func (s *Session) gather(ctx context.Context, kind string, o launch.Options, por
 	if size := s.Config.Get("world-size"); s.Config.IsSet("world-size") && l.Size() != o.Size {
 		return "", 0, errors.Join(exit.Usagef("launcher %s has started %d ranks, and world-size is %d (from %s): expected the same, or none", kind, l.Size(), o.Size, size.Origin), l.Close())
 	}
-	advertise := s.Config.String("advertise")
-	if !s.Config.IsSet("advertise") {
-		advertise = ""
+	self := launch.Self{Rank: o.Rank, From: s.Config.Get("index").Origin.String(), Port: port}
+	if s.Config.IsSet("advertise") {
+		self.Advertise = s.Config.String("advertise")
 	}
-	list, index, err = launch.Gather(ctx, l, s.Config.Int("index"), advertise, port)
+	list, index, err = launch.Gather(ctx, l, self)
 	if err = errors.Join(err, l.Close()); err != nil {
 		return "", 0, fmt.Errorf("launcher %s: %w", kind, err)
 	}

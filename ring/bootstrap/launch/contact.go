@@ -20,6 +20,7 @@ import (
 // contact is what a rank says of itself.
 type contact struct {
 	Rank int    `json:"rank"` // in the ring
+	From string `json:"from"` // what says so, for people; "" is the launcher
 	Name string `json:"name"` // of the host, for people
 	// Host tells hosts apart: kernel and network namespace.
 	Host  string         `json:"host"`
@@ -29,13 +30,20 @@ type contact struct {
 	Advertise string `json:"advertise,omitempty"`
 }
 
+// Self is what a rank's settings say of it.
+type Self struct {
+	Rank      int    // -1: nothing, then it is the launcher's own
+	From      string // where Rank is from, for people
+	Advertise string // "" or the setting
+	Port      int    // the control ring's
+}
+
 // Gather makes the list of the ring that a launcher's ranks are, and says which of it this
-// one is. rank is what its settings say, -1 if nothing: then it is the launcher's own. advertise
-// is "" or the setting; the port is the control ring's.
-func Gather(ctx context.Context, l Launcher, rank int, advertise string, port int) (list string, own int, err error) {
-	c := contact{Rank: rank, Port: port, Addrs: addresses(), Advertise: advertise}
-	if rank < 0 {
-		c.Rank = l.Rank()
+// one is.
+func Gather(ctx context.Context, l Launcher, self Self) (list string, own int, err error) {
+	c := contact{Rank: self.Rank, From: self.From, Port: self.Port, Addrs: addresses(), Advertise: self.Advertise}
+	if self.Rank < 0 {
+		c.Rank, c.From = l.Rank(), ""
 	}
 	c.Name, c.Host = whoAmI()
 	text, err := json.Marshal(c)
@@ -54,9 +62,9 @@ func Gather(ctx context.Context, l Launcher, rank int, advertise string, port in
 		}
 		switch r := other.Rank; {
 		case r < 0 || r >= len(all):
-			return "", 0, usage.Codedf(codes.List, "a process on host %s says that it is rank %d: expected 0 to %d, as the launcher has started %d; --index is not needed", other.Name, r, len(all)-1, len(all))
+			return "", 0, usage.Codedf(codes.List, "a process on host %s says that it is rank %d%s: expected 0 to %d, as the launcher has started %d%s", other.Name, r, other.from(), len(all)-1, len(all), notNeeded)
 		case byRank[r] != nil:
-			return "", 0, usage.Codedf(codes.List, "two processes, on hosts %s and %s, say that they are rank %d: expected each rank once; --index is not needed", byRank[r].Name, other.Name, r)
+			return "", 0, usage.Codedf(codes.List, "two processes, on host %s%s and on host %s%s, say that they are rank %d: expected each rank once%s", byRank[r].Name, byRank[r].from(), other.Name, other.from(), r, notNeeded)
 		}
 		byRank[other.Rank] = other
 	}
@@ -65,6 +73,17 @@ func Gather(ctx context.Context, l Launcher, rank int, advertise string, port in
 		err = l.Barrier(ctx) // all can read it, and call each other from now on
 	}
 	return list, c.Rank, err
+}
+
+// notNeeded is what to do about a wrong rank.
+const notNeeded = "; without an index each has the launcher's own"
+
+// from is what says which rank it is.
+func (c *contact) from() string {
+	if c.From == "" {
+		return ""
+	}
+	return " (index from " + c.From + ")"
 }
 
 func whoAmI() (name, host string) {

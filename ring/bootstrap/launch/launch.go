@@ -62,7 +62,7 @@ func (o Options) Detect() string {
 		return PMIx
 	case os.Getenv("PMI_FD") != "":
 		return PMI
-	case os.Getenv("SLURM_STEP_ID") != "" && os.Getenv("SLURM_PROCID") != "" && stepHosts() != "":
+	case inStep():
 		return Slurm
 	}
 	return ""
@@ -93,13 +93,19 @@ func Open(ctx context.Context, o Options) (Launcher, error) {
 	}
 }
 
-func stepHosts() string {
+// stepHosts are those of a Slurm step, and the variable that has them.
+func stepHosts() (name, list string) {
 	for _, name := range []string{"SLURM_STEP_NODELIST", "SLURM_JOB_NODELIST", "SLURM_NODELIST"} {
 		if list := os.Getenv(name); list != "" {
-			return list
+			return name, list
 		}
 	}
-	return ""
+	return "SLURM_STEP_NODELIST", ""
+}
+
+func inStep() bool {
+	_, list := stepHosts()
+	return list != "" && os.Getenv("SLURM_STEP_ID") != "" && os.Getenv("SLURM_PROCID") != ""
 }
 
 // Slurm's tasks meet at the first of the step's hosts, which runs task 0, at the port that
@@ -108,9 +114,10 @@ func stepHosts() string {
 const slurmPort, slurmPorts = 20000, 10000 // below those that Linux gives to callers (ip_local_port_range)
 
 func openSlurm(ctx context.Context, o Options) (Launcher, error) {
-	nodes, err := hosts.Parse(stepHosts(), slurmPort)
+	name, list := stepHosts()
+	nodes, err := hosts.Parse(list, slurmPort)
 	if err != nil {
-		return nil, fmt.Errorf("the hosts of the Slurm step, %q: %w", stepHosts(), err)
+		return nil, fmt.Errorf("%s: %w", name, err)
 	}
 	job, step := os.Getenv("SLURM_JOB_ID"), os.Getenv("SLURM_STEP_ID")
 	m := meeting{rank: o.Rank, size: o.Size, host: nodes[0].Host, job: "slurm " + job + "." + step, token: o.Token}

@@ -356,7 +356,7 @@ func TestUnreadable(t *testing.T) {
 			_, err := launch.Open(t.Context(), launch.Options{Kind: kind, Rank: 0, Size: 1})
 			says := name
 			if name == "SLURM_STEP_NODELIST" {
-				says = "the hosts of the Slurm step, \"a,,b\""
+				says = "SLURM_STEP_NODELIST: server list \"a,,b\""
 			}
 			if !usage.Is(err) || !strings.Contains(fmt.Sprint(err), says) {
 				t.Errorf("%v: expected an error of usage about %s", err, says)
@@ -433,22 +433,23 @@ func (f *told) AllGather(_ context.Context, own []byte) ([][]byte, error) {
 	return append([][]byte{own}, f.all...), nil
 }
 
-// Ranks that say the same of themselves are named.
+// Ranks that say the same of themselves are named, with what says so.
 func TestGatherRefuses(t *testing.T) {
 	for want, other := range map[string]string{
-		`hosts`: `{"rank":0,"name":"b"}`,
-		"says that it is rank 2: expected 0 to 1":  `{"rank":2,"name":"b"}`,
-		"rank 1 says of itself cannot be read":     `{`,
-		"host b, rank 1, has no address but loopb": `{"rank":1,"name":"b","host":"elsewhere"}`,
+		"(index from env RANK) and on host b (index from flag --index), say that they are rank 0": `{"rank":0,"name":"b","from":"flag --index"}`,
+		"(index from env RANK) and on host b, say":                                                `{"rank":0,"name":"b"}`,
+		"says that it is rank 2 (index from env RANK): expected 0 to 1":                           `{"rank":2,"name":"b","from":"env RANK"}`,
+		"rank 1 says of itself cannot be read":                                                    `{`,
+		"host b, rank 1, has no address but loopb":                                                `{"rank":1,"name":"b","host":"elsewhere"}`,
 	} {
 		l := &told{size: 2, all: [][]byte{[]byte(other)}}
-		_, _, err := launch.Gather(t.Context(), l, -1, "", 18600)
+		_, _, err := launch.Gather(t.Context(), l, launch.Self{Rank: 0, From: "env RANK", Port: 18600})
 		if !usage.Is(err) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v: expected an error of usage with %q", other, err, want)
 		}
 	}
 	gone := errors.New("gone")
-	if _, _, err := launch.Gather(t.Context(), &told{size: 1, barrier: gone}, -1, "", 18600); !errors.Is(err, gone) {
+	if _, _, err := launch.Gather(t.Context(), &told{size: 1, barrier: gone}, launch.Self{Rank: -1, Port: 18600}); !errors.Is(err, gone) {
 		t.Errorf("%v: expected what the barrier says", err)
 	}
 }
