@@ -208,6 +208,34 @@ func TestStrangersAtThePort(t *testing.T) {
 	says(t, together(within(t, 4*time.Second), at(port, 1, 2))[0], false, "nobody there speaks for this job", "another program listens there")
 }
 
+// torchrun's agent has the port, and nobody disturbs it. Without the agent it is rank 0's.
+func TestAgentsStore(t *testing.T) {
+	for _, has := range []string{"True", "False"} {
+		t.Run(has, func(t *testing.T) {
+			port := freePort(t)
+			if has == "True" {
+				ln, err := net.Listen("tcp", fmt.Sprintf(":%d", port))
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer func() { _ = ln.Close() }()
+				go func() {
+					if _, err := ln.Accept(); err == nil {
+						t.Error("a rank has called the agent's store")
+					}
+				}()
+			}
+			t.Setenv("TORCHELASTIC_RUN_ID", "none")
+			t.Setenv("TORCHELASTIC_USE_AGENT_STORE", has)
+			for i, err := range together(within(t, hung), at(port, 0, 3), at(port, 1, 3), at(port, 2, 3)) {
+				if err != nil {
+					t.Errorf("rank %d: %v", i, err)
+				}
+			}
+		})
+	}
+}
+
 // All ports are taken.
 func TestNoPort(t *testing.T) {
 	t.Parallel()
