@@ -3,6 +3,8 @@ package cli
 import (
 	"fmt"
 	"net"
+	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
@@ -32,11 +34,7 @@ func TestRanksAreToldByTheEnvironment(t *testing.T) {
 		size := sizeVariables[min(i, len(sizeVariables)-1)]
 		t.Run(rank+" and "+size, func(t *testing.T) {
 			t.Parallel()
-			ln, err := net.Listen("tcp", "127.0.0.1:0")
-			if err != nil {
-				t.Fatal(err)
-			}
-			port := ln.Addr().(*net.TCPAddr).Port
+			ln, port := store(t)
 			if err := ln.Close(); err != nil {
 				t.Fatal(err)
 			}
@@ -52,6 +50,47 @@ func TestRanksAreToldByTheEnvironment(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// store listens at a port of loopback, as torchrun's does.
+func store(t *testing.T) (ln net.Listener, port int) {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ln, ln.Addr().(*net.TCPAddr).Port
+}
+
+// Ranks with all that torchrun sets, whose agent has MASTER_PORT, make a ring; host lists have
+// the host's name, which is not in the list that the ranks make.
+func TestTorchrunStartsARing(t *testing.T) {
+	t.Parallel()
+	ln, port := store(t)
+	defer func() { _ = ln.Close() }()
+	good := filepath.Join(t.TempDir(), "good")
+	var ranks []*process
+	for r := range 2 {
+		p := program(t, "connect", "--device", "shm:0", "-c", "barrier", "--good-hosts", good+".%r")
+		rank := strconv.Itoa(r)
+		p.told("RANK="+rank, "LOCAL_RANK="+rank, "ROLE_RANK="+rank, "WORLD_SIZE=2", "LOCAL_WORLD_SIZE=2", "ROLE_WORLD_SIZE=2", "ROLE_NAME=default",
+			"GROUP_RANK=0", "GROUP_WORLD_SIZE=1", "MASTER_ADDR=127.0.0.1", "MASTER_PORT="+strconv.Itoa(port), "OMP_NUM_THREADS=1",
+			"TORCHELASTIC_RESTART_COUNT=0", "TORCHELASTIC_MAX_RESTARTS=0", "TORCHELASTIC_RUN_ID=none", "TORCHELASTIC_USE_AGENT_STORE=True",
+			"TORCH_NCCL_ASYNC_ERROR_HANDLING=1", "TORCHELASTIC_ERROR_FILE=/dev/null").start(t)
+		ranks = append(ranks, p)
+	}
+	host, err := os.Hostname()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for r, p := range ranks {
+		if code := p.end(t, hung); code != exit.OK {
+			t.Errorf("rank %d: exit code %d:\n%s%s", r, code, p.stdout.String(), p.stderr.String())
+		}
+		if text, err := os.ReadFile(fmt.Sprintf("%s.%d", good, r)); err != nil || string(text) != host+"\n" {
+			t.Errorf("rank %d: the good hosts are %q, %v: expected %s", r, text, err, host)
+		}
 	}
 }
 

@@ -57,7 +57,7 @@ func (s *Session) Join(ctx context.Context, patience time.Duration) error {
 		for rank, place := range places {
 			left[rank] = whole[place]
 		}
-		s.Ledger.Joined(index, 0, hostsOf(left))
+		s.Ledger.Joined(index, 0, s.HostsOf(left))
 	}
 	s.Ring, err = ring.Connect(ctx, []string{list}, index, o)
 	end()
@@ -73,17 +73,10 @@ func (s *Session) Join(ctx context.Context, patience time.Duration) error {
 		_, _, _ = s.Ring.Ends(ctx, side.Edge())
 	}
 	trace.SetRank(s.Ring.Rank())
-	s.Ledger.Joined(s.Ring.Rank(), s.Ring.Size(), hostsOf(s.Ring.Nodes()))
+	s.Ledger.Joined(s.Ring.Rank(), s.Ring.Size(), s.HostsOf(s.Ring.Nodes()))
 	s.Place.joined(s)
 	s.Does("")
 	return nil
-}
-
-func hostsOf(nodes []hosts.Node) (list []string) {
-	for _, n := range nodes {
-		list = append(list, n.Host)
-	}
-	return list
 }
 
 // OverError is that of a command in a ring that has failed before, which was

@@ -1,6 +1,7 @@
 package session
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 	"time"
 
 	"ringcli/cli/exit"
+	"ringcli/ring/bootstrap/hosts"
 	"ringcli/ring/bootstrap/launch"
 	"ringcli/trace"
 )
@@ -51,9 +53,14 @@ func (s *Session) Launch(ctx context.Context, alone bool) (ok bool, err error) {
 		if o.Token, _, err = s.Token(); err != nil {
 			return false, err
 		}
-		if list, index, err = s.gather(ctx, kind, o, port); err != nil {
+		r, err := s.gather(ctx, kind, o, port)
+		if err == nil {
+			err = s.named(r)
+		}
+		if err != nil {
 			return false, err
 		}
+		list, index = r.List, r.Own
 	}
 	for name, value := range map[string]string{"list": list, "index": strconv.Itoa(index)} {
 		if s.Config, err = s.Config.With(name, value); err != nil {
@@ -64,28 +71,50 @@ func (s *Session) Launch(ctx context.Context, alone bool) (ok bool, err error) {
 	return true, nil
 }
 
-func (s *Session) gather(ctx context.Context, kind string, o launch.Options, port int) (list string, index int, err error) {
+func (s *Session) gather(ctx context.Context, kind string, o launch.Options, port int) (r *launch.Ring, err error) {
 	limit := s.Config.Duration("timeout")
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("nothing came within %s (--timeout)", limit))
 	defer cancel()
 	defer s.Progress.Clock("asking the launcher (%s) for the other ranks, at most %s", kind, limit)()
 	l, err := launch.Open(ctx, o)
 	if err != nil {
-		return "", 0, fmt.Errorf("launcher %s: %w", kind, err)
+		return nil, fmt.Errorf("launcher %s: %w", kind, err)
 	}
 	if size := s.Config.Get("world-size"); s.Config.IsSet("world-size") && l.Size() != o.Size {
-		return "", 0, errors.Join(exit.Usagef("launcher %s has started %d ranks, and world-size is %d (from %s): expected the same, or none", kind, l.Size(), o.Size, size.Origin), l.Close())
+		return nil, errors.Join(exit.Usagef("launcher %s has started %d ranks, and world-size is %d (from %s): expected the same, or none", kind, l.Size(), o.Size, size.Origin), l.Close())
 	}
 	self := launch.Self{Rank: o.Rank, From: s.Config.Get("index").Origin.String(), Port: port}
 	if s.Config.IsSet("advertise") {
 		self.Advertise = s.Config.String("advertise")
 	}
-	list, index, err = launch.Gather(ctx, l, self)
+	r, err = launch.Gather(ctx, l, self)
 	if err = errors.Join(err, l.Close()); err != nil {
-		return "", 0, fmt.Errorf("launcher %s: %w", kind, err)
+		return nil, fmt.Errorf("launcher %s: %w", kind, err)
 	}
-	trace.Info(trace.Bootstrap, "launched", slog.String("launcher", kind), slog.Int("rank", index), slog.Int("ranks", l.Size()), slog.String("list", list))
-	return list, index, nil
+	trace.Info(trace.Bootstrap, "launched", slog.String("launcher", kind), slog.Int("rank", r.Own), slog.Int("ranks", l.Size()), slog.String("list", r.List))
+	return r, nil
+}
+
+// named remembers what the hosts of a launcher's ring are called, whose list has addresses.
+func (s *Session) named(r *launch.Ring) error {
+	nodes, err := hosts.Parse(r.List, s.Config.Int("tcp-port"))
+	if err != nil {
+		return err
+	}
+	s.names = map[hosts.Node]string{}
+	for rank, node := range nodes {
+		s.names[node] = r.Names[rank]
+	}
+	return nil
+}
+
+// HostsOf are the nodes' hosts: by their names, where a launcher has started the ranks, else as
+// the list has them.
+func (s *Session) HostsOf(nodes []hosts.Node) (list []string) {
+	for _, n := range nodes {
+		list = append(list, cmp.Or(s.names[n], n.Host))
+	}
+	return list
 }
 
 // patience is how long after a signal a rank that a launcher has started goes on: where one

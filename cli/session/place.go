@@ -42,7 +42,10 @@ func (p *Place) joined(s *Session) {
 	p.Led = s.Leads
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.nodes = hostsOf(s.Ring.Nodes())
+	p.nodes = nil
+	for _, n := range s.Ring.Nodes() {
+		p.nodes = append(p.nodes, n.Host)
+	}
 }
 
 // Whole is the list that all nodes were given, and the place of each rank in it.

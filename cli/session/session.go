@@ -16,6 +16,7 @@ import (
 	"ringcli/configs/codes"
 	"ringcli/repl"
 	"ringcli/ring"
+	"ringcli/ring/bootstrap/hosts"
 	"ringcli/trace"
 )
 
@@ -63,7 +64,8 @@ type common struct {
 	Follows bool
 	// Launched says that a launcher has started the ranks and told them of each other.
 	Launched bool
-	over     context.Context // of Over; nil if Patient was not asked
+	names    map[hosts.Node]string // of the hosts of a ring that was launched
+	over     context.Context       // of Over; nil if Patient was not asked
 	// Local says that the other ranks are children of this process.
 	Local bool
 	// Parent is set in a child of `local`.

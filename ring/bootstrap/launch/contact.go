@@ -38,9 +38,15 @@ type Self struct {
 	Port      int    // the control ring's
 }
 
-// Gather makes the list of the ring that a launcher's ranks are, and says which of it this
-// one is.
-func Gather(ctx context.Context, l Launcher, self Self) (list string, own int, err error) {
+// Ring is what the ranks have said of themselves.
+type Ring struct {
+	List  string   // host:port of each
+	Names []string // of each rank's host, by which people and batch systems know it
+	Own   int      // this rank
+}
+
+// Gather makes the ring that a launcher's ranks are.
+func Gather(ctx context.Context, l Launcher, self Self) (*Ring, error) {
 	c := contact{Rank: self.Rank, From: self.From, Port: self.Port, Addrs: addresses(), Advertise: self.Advertise}
 	if self.Rank < 0 {
 		c.Rank, c.From = l.Rank(), ""
@@ -48,31 +54,55 @@ func Gather(ctx context.Context, l Launcher, self Self) (list string, own int, e
 	c.Name, c.Host = whoAmI()
 	text, err := json.Marshal(c)
 	if err != nil {
-		return "", 0, err
+		return nil, err
 	}
 	all, err := l.AllGather(ctx, text)
 	if err != nil {
-		return "", 0, err
+		return nil, err
 	}
 	byRank := make([]*contact, len(all))
 	for i, text := range all {
 		other := &contact{}
 		if err := json.Unmarshal(text, other); err != nil {
-			return "", 0, usage.Codedf(codes.Version, "what the launcher's rank %d says of itself cannot be read (%v): expected the same ringcli on all nodes", i, err)
+			return nil, usage.Codedf(codes.Version, "what the launcher's rank %d says of itself cannot be read (%v): expected the same ringcli on all nodes", i, err)
 		}
 		switch r := other.Rank; {
 		case r < 0 || r >= len(all):
-			return "", 0, usage.Codedf(codes.List, "a process on host %s says that it is rank %d%s: expected 0 to %d, as the launcher has started %d%s", other.Name, r, other.from(), len(all)-1, len(all), notNeeded)
+			return nil, usage.Codedf(codes.List, "a process on host %s says that it is rank %d%s: expected 0 to %d, as the launcher has started %d%s", other.Name, r, other.from(), len(all)-1, len(all), notNeeded)
 		case byRank[r] != nil:
-			return "", 0, usage.Codedf(codes.List, "two processes, on host %s%s and on host %s%s, say that they are rank %d: expected each rank once%s", byRank[r].Name, byRank[r].from(), other.Name, other.from(), r, notNeeded)
+			return nil, usage.Codedf(codes.List, "two processes, on host %s%s and on host %s%s, say that they are rank %d: expected each rank once%s", byRank[r].Name, byRank[r].from(), other.Name, other.from(), r, notNeeded)
 		}
 		byRank[other.Rank] = other
 	}
-	list, err = listOf(byRank)
+	list, err := listOf(byRank)
 	if err == nil {
 		err = l.Barrier(ctx) // all can read it, and call each other from now on
 	}
-	return list, c.Rank, err
+	if err != nil {
+		return nil, err
+	}
+	return &Ring{strings.Join(list, ","), namesOf(byRank, list), c.Rank}, nil
+}
+
+// namesOf are the names of the ranks' hosts. One that several hosts have, as containers do, or
+// none, names nobody: those go by their addresses.
+func namesOf(all []*contact, list []string) (names []string) {
+	hostOf := map[string]string{}
+	for _, c := range all {
+		if first, taken := hostOf[c.Name]; taken && first != c.Host {
+			hostOf[c.Name] = ""
+		} else {
+			hostOf[c.Name] = c.Host
+		}
+	}
+	for i, c := range all {
+		name := c.Name
+		if name == "" || hostOf[name] != c.Host {
+			name, _, _ = net.SplitHostPort(list[i]) // as it was joined
+		}
+		names = append(names, name)
+	}
+	return names
 }
 
 // notNeeded is what to do about a wrong rank.
@@ -100,7 +130,7 @@ const loopback = "127.0.0.1"
 // listOf makes a list of contacts: by the addresses that users want, else by loopback on one
 // host, else by the first network of rank 0 in which each host has an address of its own (a
 // bridge of containers has the same on all), else by each host's first address.
-func listOf(all []*contact) (string, error) {
+func listOf(all []*contact) ([]string, error) {
 	byHost := map[string]*contact{}
 	for _, c := range all {
 		if first := byHost[c.Host]; first == nil || first.Advertise == "" {
@@ -127,11 +157,11 @@ func listOf(all []*contact) (string, error) {
 		case len(first.Addrs) > 0:
 			address = first.Addrs[0].Addr().String()
 		default:
-			return "", usage.Codedf(codes.Unreachable, "host %s, rank %d, has no address but loopback, and other ranks are on other hosts: expected one, or --advertise", c.Name, c.Rank)
+			return nil, usage.Codedf(codes.Unreachable, "host %s, rank %d, has no address but loopback, and other ranks are on other hosts: expected one, or --advertise", c.Name, c.Rank)
 		}
 		entries = append(entries, net.JoinHostPort(address, fmt.Sprint(c.Port)))
 	}
-	return strings.Join(entries, ","), nil
+	return entries, nil
 }
 
 // within returns the hosts' addresses of a network, each host's own.

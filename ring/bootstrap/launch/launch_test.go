@@ -443,13 +443,13 @@ func TestGatherRefuses(t *testing.T) {
 		"host b, rank 1, has no address but loopb":                                                `{"rank":1,"name":"b","host":"elsewhere"}`,
 	} {
 		l := &told{size: 2, all: [][]byte{[]byte(other)}}
-		_, _, err := launch.Gather(t.Context(), l, launch.Self{Rank: 0, From: "env RANK", Port: 18600})
+		_, err := launch.Gather(t.Context(), l, launch.Self{Rank: 0, From: "env RANK", Port: 18600})
 		if !usage.Is(err) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v: expected an error of usage with %q", other, err, want)
 		}
 	}
 	gone := errors.New("gone")
-	if _, _, err := launch.Gather(t.Context(), &told{size: 1, barrier: gone}, launch.Self{Rank: -1, Port: 18600}); !errors.Is(err, gone) {
+	if _, err := launch.Gather(t.Context(), &told{size: 1, barrier: gone}, launch.Self{Rank: -1, Port: 18600}); !errors.Is(err, gone) {
 		t.Errorf("%v: expected what the barrier says", err)
 	}
 }
@@ -481,12 +481,32 @@ func TestList(t *testing.T) {
 		{"10.0.1.1:18600,10.0.2.1:18600", []launch.Contact{contact("a", "10.0.1.1/24"), contact("b", "10.0.2.1/24", "10.0.3.1/24")}},
 		{"[fd00::1]:18600,[fd00::2]:18600", []launch.Contact{contact("a", "fd00::1/64"), contact("b", "fd00::2/64")}},
 	} {
-		got, err := launch.ListOf(c.all)
+		got, _, err := launch.ListOf(c.all)
 		if err != nil || got != c.want {
 			t.Errorf("%+v: %s, %v: expected %s", c.all, got, err, c.want)
 		}
 		if _, err := hosts.Parse(got, 18600); err != nil {
 			t.Error(err)
 		}
+	}
+}
+
+// Hosts go by their names, but for those that share one.
+func TestNames(t *testing.T) {
+	rank := func(name, host, address string) launch.Contact {
+		return launch.Contact{Name: name, Host: host, Port: 18600, Addrs: []netip.Prefix{netip.MustParsePrefix(address)}}
+	}
+	_, names, err := launch.ListOf([]launch.Contact{
+		rank("node7", "a", "10.0.0.1/24"), rank("node7", "a", "10.0.0.1/24"), rank("node8", "b", "10.0.0.2/24"),
+		rank("box", "c", "10.0.0.3/24"), rank("box", "d", "10.0.0.4/24"), rank("box", "c", "10.0.0.3/24"), rank("", "e", "10.0.0.5/24"),
+	})
+	want := []string{"node7", "node7", "node8", "10.0.0.3", "10.0.0.4", "10.0.0.3", "10.0.0.5"}
+	if err != nil || !slices.Equal(names, want) {
+		t.Errorf("%v, %v: expected %v", names, err, want)
+	}
+	r, err := launch.Gather(t.Context(), &told{size: 1}, launch.Self{Rank: -1, Port: 18600})
+	host, _ := os.Hostname()
+	if err != nil || r.Own != 0 || r.List != "127.0.0.1:18600" || !slices.Equal(r.Names, []string{host}) {
+		t.Errorf("%+v, %v: expected %s", r, err, host)
 	}
 }
