@@ -103,7 +103,16 @@ func TestTheEnvironmentSaysWrong(t *testing.T) {
 	if code := p.end(t, hung); code != exit.OK || !strings.Contains(p.stdout.String(), "# OK: 1 ranks of ") {
 		t.Errorf("nothing is set: exit code %d:\n%s%s", code, p.stdout.String(), p.stderr.String())
 	}
-	cases := map[string][]string{"nothing says where": {"WORLD_SIZE=2"}}
+	master := []string{"MASTER_ADDR=127.0.0.1", "MASTER_PORT=7"}
+	slurm := []string{"SLURM_STEP_ID=0", "SLURM_STEP_NODELIST=127.0.0.1", "SLURM_PROCID=0"}
+	cases := map[string][]string{
+		"nothing says where": {"WORLD_SIZE=2"},
+		"rank 0 (index from env RANK), and nothing says how many there are: expected WORLD_SIZE":                    append(master, "RANK=0"),
+		"there are 4 ranks (world-size from env WORLD_SIZE), and nothing says which of them this is: expected RANK": append(master, "WORLD_SIZE=4"),
+		"rank 0 (index from env SLURM_PROCID), and nothing says how many":                                           slurm,
+		"index is -1 (from env RANK)":          append(master, "WORLD_SIZE=4", "RANK=-1"),
+		"index is -1 (from env RINGCLI_INDEX)": {"RINGCLI_INDEX=-1"},
+	}
 	for _, name := range append(append([]string{}, rankVariables...), sizeVariables...) {
 		cases[fmt.Sprintf("(from env %s)", name)] = []string{name + "=some"}
 	}

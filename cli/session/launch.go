@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"ringcli/cli/exit"
+	"ringcli/configs"
 	"ringcli/ring/bootstrap/hosts"
 	"ringcli/ring/bootstrap/launch"
 	"ringcli/trace"
@@ -30,12 +31,15 @@ func (s *Session) Launch(ctx context.Context, alone bool) (ok bool, err error) {
 		Kind: c.String("launcher"), Rank: c.Int("index"), Size: c.Int("world-size"), MasterAddr: c.String("master-addr"), MasterPort: c.Int("master-port"),
 	}
 	kind := o.Detect()
-	switch size := c.Get("world-size"); {
+	if err := unsaid(c, kind, o); err != nil {
+		return false, err
+	}
+	switch index, size := c.Get("index"), c.Get("world-size"); {
 	case kind != "":
 	case o.Size > 1:
 		return false, exit.Usagef("there are %d ranks (world-size from %s), and nothing says where: expected --list, or --master-addr and --master-port (MASTER_ADDR, MASTER_PORT), or to be started by mpirun or srun; `ringcli help launchers`", o.Size, size.Origin)
-	case c.IsSet("index") && !c.IsSet("world-size") && c.Get("index").Origin.Name != "index":
-		return false, exit.Usagef("rank %d (index from %s), and neither a list nor world-size says how many there are: expected --list, or WORLD_SIZE, MASTER_ADDR and MASTER_PORT; `ringcli help launchers`", o.Rank, c.Get("index").Origin)
+	case c.IsSet("index") && !c.IsSet("world-size") && index.Origin.Name != "index":
+		return false, exit.Usagef("rank %d (index from %s), and neither a list nor world-size says how many there are: expected --list, or WORLD_SIZE, MASTER_ADDR and MASTER_PORT; `ringcli help launchers`", o.Rank, index.Origin)
 	case !alone, c.IsSet("index") && !c.IsSet("world-size"):
 		return false, nil
 	}
@@ -48,7 +52,7 @@ func (s *Session) Launch(ctx context.Context, alone bool) (ok bool, err error) {
 			release()
 		}
 	}() // else it is held to the end, for the next ring, too
-	list, index := "127.0.0.1:"+strconv.Itoa(port), 0
+	list, own := "127.0.0.1:"+strconv.Itoa(port), 0
 	if kind != "" {
 		if o.Token, _, err = s.Token(); err != nil {
 			return false, err
@@ -60,15 +64,30 @@ func (s *Session) Launch(ctx context.Context, alone bool) (ok bool, err error) {
 		if err != nil {
 			return false, err
 		}
-		list, index = r.List, r.Own
+		list, own = r.List, r.Own
 	}
-	for name, value := range map[string]string{"list": list, "index": strconv.Itoa(index)} {
+	for name, value := range map[string]string{"list": list, "index": strconv.Itoa(own)} {
 		if s.Config, err = s.Config.With(name, value); err != nil {
 			return false, err
 		}
 	}
 	s.Launched = kind != ""
 	return true, nil
+}
+
+// unsaid refuses what says half of who a rank is, where ranks meet that nobody has counted:
+// each would be a ring of its own, or all of them rank 0.
+func unsaid(c *configs.Config, kind string, o launch.Options) error {
+	index, size := c.Get("index"), c.Get("world-size")
+	switch meet := kind == launch.Master || kind == launch.Slurm; {
+	case o.Rank < 0 && index.Origin.Source == configs.FromEnv:
+		return exit.Usagef("index is %d (from %s): expected 0 or more, or that the variable is not set", o.Rank, index.Origin)
+	case meet && o.Rank >= 0 && !c.IsSet("world-size"):
+		return exit.Usagef("rank %d (index from %s), and nothing says how many there are: expected WORLD_SIZE or --world-size, the same on all ranks; `ringcli help launchers`", o.Rank, index.Origin)
+	case meet && o.Rank < 0 && c.IsSet("world-size"):
+		return exit.Usagef("there are %d ranks (world-size from %s), and nothing says which of them this is: expected RANK or --index, another on each; `ringcli help launchers`", o.Size, size.Origin)
+	}
+	return nil
 }
 
 func (s *Session) gather(ctx context.Context, kind string, o launch.Options, port int) (r *launch.Ring, err error) {
