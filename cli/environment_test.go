@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"ringcli/cli/exit"
 )
@@ -91,6 +92,38 @@ func TestTorchrunStartsARing(t *testing.T) {
 		if text, err := os.ReadFile(fmt.Sprintf("%s.%d", good, r)); err != nil || string(text) != host+"\n" {
 			t.Errorf("rank %d: the good hosts are %q, %v: expected %s", r, text, err, host)
 		}
+	}
+}
+
+// A rank that is lost has its host's name, beside the address of the list that the ranks make.
+func TestALaunchedRankIsLost(t *testing.T) {
+	t.Parallel()
+	ln, port := store(t)
+	if err := ln.Close(); err != nil {
+		t.Fatal(err)
+	}
+	var ranks []*process
+	out := &watched{}
+	for r := range 2 {
+		p := program(t, "connect", "--device", "shm:0", "-c", "all-reduce --duration 10m --window 500ms")
+		p.told("RANK="+strconv.Itoa(r), "WORLD_SIZE=2", "MASTER_ADDR=127.0.0.1", "MASTER_PORT="+strconv.Itoa(port))
+		p.Cmd.Stdout = out
+		p.start(t)
+		ranks = append(ranks, p)
+	}
+	for limit := time.Now().Add(hung); !strings.Contains(out.String(), "GB/s bus") && time.Now().Before(limit); {
+		time.Sleep(20 * time.Millisecond)
+	}
+	if err := ranks[1].Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	host, err := os.Hostname()
+	if err != nil {
+		t.Fatal(err)
+	}
+	code, text := ranks[0].end(t, hung), ranks[0].stderr.String()
+	if code != exit.Critical || !strings.Contains(text, "rank 1 (127.0.0.1:") || !strings.Contains(text, ", "+host+") was lost") {
+		t.Errorf("exit code %d, %s: expected that rank 1 of %s was lost", code, text, host)
 	}
 }
 

@@ -12,6 +12,7 @@ type membership struct {
 	whole  []hosts.Node // with those that the ring is without
 	rank   int
 	digest string // of the list
+	names  map[hosts.Node]string
 }
 
 // Rank returns this rank, from 0.
@@ -32,5 +33,5 @@ func (m *membership) neighbour(s Side) int {
 }
 
 func (m *membership) nodeName(rank int) string {
-	return fmt.Sprintf("rank %d (%s)", rank, m.nodes[rank])
+	return fmt.Sprintf("rank %d (%s)", rank, m.nodes[rank].Called(m.names))
 }

@@ -31,7 +31,7 @@ func (r *Ring) Open(ctx context.Context) error {
 		}
 		r.change(func() { r.affinity = affinity })
 		control, err := bootstrap.Open(ctx, bootstrap.Config{
-			List: r.nodes, Rank: r.rank, Addrs: r.addrs, Bind: locality.Bind(r.nodes, r.addrs, r.rank, locality.IsLocal),
+			List: r.nodes, Rank: r.rank, Names: r.names, Addrs: r.addrs, Bind: locality.Bind(r.nodes, r.addrs, r.rank, locality.IsLocal),
 			Death: r.opts.Death, Silence: r.opts.Silence, Moved: r.movedWith,
 			OnFailure: func(v *Verdict) { r.setFailed(v); r.settle(v) }, Answer: r.answer, ByHand: r.opts.ByHand,
 			Whole: r.whole, Without: r.opts.Without, Decision: r.opts.Decision, Follows: r.opts.Follows,

@@ -7,6 +7,7 @@ import (
 
 	"ringcli/configs"
 	"ringcli/configs/usage"
+	"ringcli/ring/bootstrap/hosts"
 	"ringcli/ring/bootstrap/seal"
 	"ringcli/ring/device"
 	"ringcli/ring/locality"
@@ -89,6 +90,8 @@ type Options struct {
 	// Inject is what happens on purpose to this rank's packets, in verbs.ParseFaults' words;
 	// "" means nothing.
 	Inject string `setting:"inject"`
+	// Names are what people call the hosts of the list, where that has addresses; nil is none.
+	Names map[hosts.Node]string
 	// Without are entries of the list that the ring goes on without: the others keep their
 	// order and are numbered anew. Decision counts what a leader has decided about it, and
 	// Follows has a bring-up end with a *Verdict that has the Group when its leader has

@@ -110,7 +110,7 @@ func New(servers []string, index int, o Options) (*Ring, error) {
 	if rank < 0 {
 		return nil, usage.Errorf("index %d is left out of the ring: expected another", index)
 	}
-	r := &Ring{membership: membership{nodes, whole, rank, hosts.Digest(nodes)}, opts: o, stepped: make(signal), peerEnds: make(map[EdgeID]peerEnd), regions: make(device.Regions),
+	r := &Ring{membership: membership{nodes, whole, rank, hosts.Digest(nodes), o.Names}, opts: o, stepped: make(signal), peerEnds: make(map[EdgeID]peerEnd), regions: make(device.Regions),
 		asking: make(chan struct{}, 1)}
 	r.SetTimeout(o.Timeout)
 	if rank == 0 {

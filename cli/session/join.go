@@ -156,6 +156,7 @@ func (s *Session) Ready(ctx context.Context) error {
 func (s *Session) RingOptions() (o ring.Options, err error) {
 	o = ring.Options{Wait: verbs.WaitYield, Waits: s.Waits, History: &s.Place.History} // one rank in this process
 	o.Without, o.Decision, o.Follows = s.Place.Without, s.Place.Decision, s.Follows
+	o.Names = s.names
 	s.Config.Fill(&o)
 	o.Token, _, err = s.Token()
 	return o, err

@@ -32,6 +32,8 @@ import (
 type Config struct {
 	List []hosts.Node
 	Rank int
+	// Names are what people call the hosts, where the list has addresses; nil is none.
+	Names map[hosts.Node]string
 	// Whole is the list that all nodes were given, and Without its entries that List is
 	// without, by the leader's decision of that number; nil means List.
 	Whole    []hosts.Node
@@ -287,7 +289,7 @@ func (c *Control) name(rank int) string {
 	if rank < 0 || rank >= c.size {
 		return fmt.Sprintf("rank %d", rank)
 	}
-	return fmt.Sprintf("rank %d (%s)", rank, c.cfg.List[rank])
+	return fmt.Sprintf("rank %d (%s)", rank, c.cfg.List[rank].Called(c.cfg.Names))
 }
 
 // verdict makes a verdict that this rank finds, and has seen.

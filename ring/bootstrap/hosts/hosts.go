@@ -28,6 +28,14 @@ type Node struct {
 // String returns host:port, an IPv6 host in brackets.
 func (n Node) String() string { return net.JoinHostPort(n.Host, strconv.Itoa(n.Port)) }
 
+// Called is String, and the name of its host, where that has another than the list has.
+func (n Node) Called(names map[Node]string) string {
+	if name := names[n]; name != "" && name != n.Host {
+		return n.String() + ", " + name
+	}
+	return n.String()
+}
+
 // Parse reads a server list: entries host, host:port, [v6]:port or a bare
 // IPv6 address, separated by commas or white space, each perhaps with its group behind
 // it (rack=A); node[0-3,7] is a host for each number; @FILE stands for a file's contents, in which # begins a comment. A host
