@@ -1,12 +1,14 @@
 package main
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"reflect"
+	"strings"
 	"testing"
 )
 
@@ -55,6 +57,59 @@ func TestJudge(t *testing.T) {
 		p := plan{Kind: c.kind, Ranks: 8, From: 2, To: 3}
 		if got, said := p.judge([]byte(c.out)); got != c.want {
 			t.Errorf("%s: %s: %s, expected %s (%s)", c.kind, c.out, got, c.want, said)
+		}
+	}
+}
+
+// A run that is ended from outside says which it was, so that its plan can be made again.
+func TestEndedRun(t *testing.T) {
+	p := newPlan(7, "slow pair", 3)
+	o := isolated("/nowhere", p, 0) // this program knows none of islands' flags
+	if o.Grade != broken || o.Seed != 7 || o.Kind != "slow pair" || o.Number != 3 || o.Want != p.want() || o.Said == "" {
+		t.Errorf("%+v", o)
+	}
+	line, err := json.Marshal(o)
+	if err != nil || !strings.Contains(string(line), `"Seed":7,"Kind":"slow pair","Number":3`) {
+		t.Errorf("%s (%v)", line, err)
+	}
+}
+
+// The table is of the whole log, and a run that was made again counts once.
+func TestSummary(t *testing.T) {
+	log := filepath.Join(t.TempDir(), "log")
+	add := func(kind string, number int, g grade) {
+		line, err := json.Marshal(outcome{plan: newPlan(1, kind, number), Grade: g, Seconds: 2})
+		if err == nil {
+			err = appendLine(log, line)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	add("healthy", 0, right)
+	add("slow pair", 0, nobody)
+	add("healthy", 1, broken)
+	add("healthy", 1, right) // again
+	add("slow pair", 1, wrong)
+	ended, err := readLog(log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var b strings.Builder
+	bad := summary(&b, ended)
+	const want = "" +
+		"       kind  runs  right  wrong  nobody  broken  s each\n" +
+		"    healthy     2      2      0       0       0     2.0\n" +
+		"  slow pair     2      0      1       1       0     2.0\n"
+	if b.String() != want || bad == nil || bad.Error() != "slow pair: 2 of 2 runs are not right" {
+		t.Errorf("%s%v, expected\n%s", b.String(), bad, want)
+	}
+	for _, line := range []string{`{"Seed":1,"Kind":"heal`, `{"Seed":1,"Kind":"","Number":0}` + "\n", `{"Kind":"healthy","Ranks":4}` + "\n"} {
+		if err := os.WriteFile(log, []byte(line), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if ended, err := readLog(log); err == nil {
+			t.Errorf("%s: %v, expected an error", line, ended)
 		}
 	}
 }

@@ -27,9 +27,11 @@ const (
 	burst                        = " burst 64kb limit 4mb"
 )
 
-// plan is one run.
+// plan is one run, which the seed of all, its kind and its number make.
 type plan struct {
+	Seed     uint64
 	Kind     string
+	Number   int
 	Ranks    int
 	From, To int
 }
@@ -38,7 +40,7 @@ func newPlan(seed uint64, kind string, number int) plan {
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(kind)) // a hash never fails
 	rng := rand.New(rand.NewPCG(seed^h.Sum64(), uint64(number)))
-	p := plan{Kind: kind, Ranks: 4 + rng.IntN(5)}
+	p := plan{Seed: seed, Kind: kind, Number: number, Ranks: 4 + rng.IntN(5)}
 	if kind == "thin link" {
 		p.Ranks = 8
 	}
