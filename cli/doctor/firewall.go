@@ -4,7 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os/exec"
-	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -27,69 +27,57 @@ func ruleset() (string, error) {
 	return string(out), nil
 }
 
-// shuts finds a chain that drops whatever comes in and no rule has let in: "inet filter input".
-func shuts(rules string) string {
-	table, chain, input := "", "", false
-	for line := range strings.Lines(rules) {
-		switch f := strings.Fields(line); {
-		case len(f) == 0:
-		case f[0] == "table" && len(f) > 2:
-			table = f[1] + " " + f[2]
-		case f[0] == "chain" && len(f) > 1:
-			chain, input = f[1], false
-		case strings.Contains(line, "hook input"):
-			if input = true; strings.Contains(line, "policy drop") {
-				return table + " " + chain
-			}
-		case input && (f[0] == "drop" || f[0] == "reject" || f[0] == "counter" && (strings.Contains(line, "drop") || strings.Contains(line, "reject"))):
-			return table + " " + chain
-		}
-	}
-	return ""
-}
-
-var (
-	ofPorts = regexp.MustCompile(`dport[^\n]*`)
-	ranges  = regexp.MustCompile(`\d+(-\d+)?`)
-)
-
-// names tells whether a rule is about a port.
-func names(rules string, port int) bool {
-	for _, rule := range ofPorts.FindAllString(rules, -1) {
-		if inRanges(strings.Join(ranges.FindAllString(rule, -1), ","), port) {
-			return true
-		}
-	}
-	return false
-}
-
-// firewallRow tells of a port that this node's own firewall shuts. One that a rule names is
-// taken to be open: to whom is the rule's business. What lies between the nodes, `path` sees.
+// firewallRow tells of a port that this node's own firewall shuts. One that a rule lets in is
+// taken to be open: for whom is the rule's business. What lies between the nodes, `path` sees.
 func (e *exam) firewallRow() []Preflight {
-	rules, err := e.Ruleset()
+	ruleset, err := e.Ruleset()
 	if err != nil {
 		return []Preflight{skip("firewall", "", "%v", err)}
 	}
-	chain := shuts(rules)
-	if chain == "" {
-		return []Preflight{pass("firewall", "", "nftables lets in what comes")}
-	}
-	tcp := int(e.binds().Port())
-	var shut, fix []string
-	for _, p := range []struct {
-		protocol string
-		port     int
-		wanted   bool
-	}{{"tcp", tcp, true}, {"udp", route.RoCEPort, e.soft || e.exists("sys/module/rdma_rxe")}} {
-		if p.wanted && !names(rules, p.port) {
-			shut = append(shut, fmt.Sprintf("%s %d", strings.ToUpper(p.protocol), p.port))
-			fix = append(fix, fmt.Sprintf("nft insert rule %s %s dport %d accept", chain, p.protocol, p.port))
+	var said, shut, fix []string
+	by := "" // which has a rule that lets a port in
+	list := chains(ruleset)
+	for _, c := range list {
+		if !c.input {
+			continue
+		}
+		var unnamed []string
+		for _, p := range []struct {
+			protocol string
+			port     int
+			wanted   bool
+		}{{"tcp", int(e.binds().Port()), true}, {"udp", route.RoCEPort, e.soft || e.exists("sys/module/rdma_rxe")}} {
+			if !p.wanted {
+				continue
+			}
+			r := rules(list, c, p.protocol, p.port, 0)
+			name := fmt.Sprintf("%s %d", strings.ToUpper(p.protocol), p.port)
+			switch {
+			case r.verdict == "accept" || r.verdict == "" && c.policy != "drop":
+				if r.rule != "" {
+					by = c.name
+				}
+				continue
+			case r.rule != "":
+				said = append(said, fmt.Sprintf("%s drops %s: %s", c.name, name, r.rule))
+			default:
+				unnamed = append(unnamed, name)
+			}
+			if !slices.Contains(shut, name) {
+				shut = append(shut, name)
+			}
+			fix = append(fix, fmt.Sprintf("nft insert rule %s %s dport %d accept", c.name, p.protocol, p.port))
+		}
+		if unnamed != nil {
+			said = append(said, fmt.Sprintf("%s lets in what a rule names, and none names %s", c.name, strings.Join(unnamed, " and ")))
 		}
 	}
-	if shut == nil {
-		return []Preflight{pass("firewall", "", "%s has rules for the ports", chain)}
+	switch {
+	case shut != nil:
+		return []Preflight{finding(Warn, "firewall", "", strings.Join(said, "; ")).
+			but(codes.Timeout, strings.Join(shut, " and ")+" open, unless a rule lets the other nodes in by their addresses", strings.Join(fix, " && ")+"  # or by firewalld or ufw, if they have written the rules")}
+	case by != "":
+		return []Preflight{pass("firewall", "", "%s has rules for the ports", by)}
 	}
-	ports := strings.Join(shut, " and ")
-	return []Preflight{finding(Warn, "firewall", "", fmt.Sprintf("%s lets in what a rule names, and none names %s", chain, ports)).
-		but(codes.Timeout, ports+" open, unless a rule lets the other nodes in by their addresses", strings.Join(fix, " && ")+"  # or by firewalld or ufw, if they have written the rules")}
+	return []Preflight{pass("firewall", "", "nftables lets in what comes")}
 }

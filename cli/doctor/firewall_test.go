@@ -33,4 +33,28 @@ var firewallCases = []provocation{
 		f.software()
 		shows("drop", "tcp dport 18600 accept\n\t\tudp dport { 53, 4791 } accept")(t, f)
 	}, "firewall", Pass, "", "has rules for the ports", ""},
+	{"a rule that drops the port", shows("accept", "tcp dport 18600 drop"), "firewall", Warn, codes.Timeout, "inet filter input drops TCP 18600: tcp dport 18600 drop", "nft insert rule inet filter input tcp dport 18600 accept"},
+	{"a rule that rejects a range", shows("accept", `ip saddr 10.0.0.0/8 tcp dport { 22, 18000-19000 } log prefix "x accept" counter packets 0 bytes 0 reject with tcp reset comment "y"`), "firewall", Warn, codes.Timeout, "inet filter input drops TCP 18600: ip saddr", "nft insert"},
+	{"a rule that drops it under a policy that does", shows("drop", "tcp dport 18600 counter packets 1 bytes 60 drop"), "firewall", Warn, codes.Timeout, "drops TCP 18600", "nft insert"},
+	{"a rule that lets it in first", shows("accept", "ip saddr 10.0.0.0/8 tcp dport 18600 accept\n\t\ttcp dport 18600 drop"), "firewall", Pass, "", "has rules for the ports", ""},
+	{"the other protocol", shows("drop", "udp dport 18600 accept"), "firewall", Warn, codes.Timeout, "none names TCP 18600", "nft insert"},
+	{"the other protocol is dropped", shows("accept", "udp dport 18600 drop"), "firewall", Pass, "", "lets in what comes", ""},
+	{"a counter that is like a port", func(t *testing.T, f *fake) {
+		f.software()
+		shows("drop", "tcp dport 18600 accept\n\t\tudp dport 53 counter packets 4791 bytes 18600 accept")(t, f)
+	}, "firewall", Warn, codes.Timeout, "none names UDP 4791", "nft insert rule inet filter input udp dport 4791 accept"},
+	{"both protocols", func(t *testing.T, f *fake) {
+		f.software()
+		shows("drop", "meta l4proto { tcp, udp } th dport { 4791, 18600 } accept")(t, f)
+	}, "firewall", Pass, "", "has rules for the ports", ""},
+	{"all other ports", shows("accept", "tcp dport != { 22, 80 } drop"), "firewall", Warn, codes.Timeout, "drops TCP 18600", "nft insert"},
+	{"a map", shows("drop", "tcp dport vmap { 22 : accept, 18600 : accept }"), "firewall", Pass, "", "has rules for the ports", ""},
+	{"a jump to what drops", shows("accept", "jump fence\n\t}\n\tchain fence {\n\t\ttcp dport 18600 drop"), "firewall", Warn, codes.Timeout, "inet filter input drops TCP 18600: tcp dport 18600 drop", "nft insert rule inet filter input"},
+	{"a jump to what lets in", shows("drop", `iifname "eth0" counter packets 5 bytes 300 jump fence`+"\n\t}\n\tchain fence {\n\t\tmeta l4proto tcp tcp dport 18600 accept"), "firewall", Pass, "", "inet filter input has rules for the ports", ""},
+	{"a jump for the port", shows("accept", "tcp dport 18600 jump fence\n\t}\n\tchain fence {\n\t\tdrop"), "firewall", Warn, codes.Timeout, "drops TCP 18600: tcp dport 18600 jump fence", "nft insert"},
+	{"a jump for others", shows("accept", `iifname "docker0" jump fence`+"\n\t}\n\tchain fence {\n\t\tdrop"), "firewall", Pass, "", "lets in what comes", ""},
+	{"a jump in a circle", shows("accept", "jump fence\n\t}\n\tchain fence {\n\t\tjump fence"), "firewall", Pass, "", "lets in what comes", ""},
+	{"a set that is not read", shows("accept", "ct state vmap { established : accept, invalid : drop }\n\t}\n\tset ports {\n\t\ttype inet_service\n\t\telements = { 22, 18600 }"), "firewall", Pass, "", "lets in what comes", ""},
+	{"all from one interface", shows("drop", `iifname "lo" accept`), "firewall", Warn, codes.Timeout, "none names TCP 18600", "nft insert"},
+	{"all of a protocol", shows("drop", "meta l4proto tcp accept"), "firewall", Pass, "", "lets in what comes", ""},
 }
