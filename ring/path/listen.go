@@ -117,12 +117,18 @@ func trafficClass(oob []byte, otherwise uint8) uint8 {
 	return otherwise
 }
 
-// tick is the pause between two looks.
-const tick = time.Millisecond
+const (
+	// tick is the pause between two looks.
+	tick = time.Millisecond
+	// late is how long after the deadline the last look is: if this process had no CPU until then,
+	// what came waits at the socket for the reader, which takes microseconds for a packet.
+	late = 20 * time.Millisecond
+)
 
 // Await returns what came of some probes, of which each is sent so many times: when all have
-// come, or after so long.
+// come, or after so long and a last look.
 func (l *Listener) Await(ctx context.Context, probes []Probe, each int, within time.Duration) []Seen {
+	over := false
 	for begun := time.Now(); ; time.Sleep(tick) {
 		list, whole := make([]Seen, len(probes)), true
 		l.mu.Lock()
@@ -135,8 +141,11 @@ func (l *Listener) Await(ctx context.Context, probes []Probe, each int, within t
 			whole = whole && list[i].Came == each
 		}
 		l.mu.Unlock()
-		if whole || time.Since(begun) > within || ctx.Err() != nil {
+		if whole || over || ctx.Err() != nil {
 			return list
+		}
+		if over = time.Since(begun) > within; over {
+			time.Sleep(late)
 		}
 	}
 }

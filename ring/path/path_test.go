@@ -3,6 +3,7 @@ package path
 import (
 	"net/netip"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"go.uber.org/goleak"
@@ -24,14 +25,58 @@ func TestSearch(t *testing.T) {
 				}
 			}
 			s.Took(came)
-			if steps++; steps > 6 {
-				t.Fatalf("%d: not found in 6 steps: %+v", most, s)
+			if steps++; steps > 12 {
+				t.Fatalf("%d: not found in 6 steps and as many again: %+v", most, s)
 			}
 		}
 		if want := min(most, 9000); s.Best != want && (want >= 49 || s.Best != 0) {
 			t.Errorf("%d: found %d", most, s.Best)
 		}
 	}
+}
+
+// A receiver that has no CPU for the time of a step misses all of it; the next finds it.
+func TestSearchOfStalled(t *testing.T) {
+	for _, most := range []int{49, 1500, 4160, 7777, 9000} {
+		for stalled := range 8 {
+			s := NewSearch(49, 9000, 4160, 1500)
+			step := 0
+			for sizes := s.Next(); len(sizes) > 0; sizes = s.Next() {
+				var came []int
+				for _, n := range sizes {
+					if n <= most && step != stalled {
+						came = append(came, n)
+					}
+				}
+				s.Took(came)
+				step++
+			}
+			if s.Best != most {
+				t.Errorf("nothing came of step %d: found %d, expected %d", stalled, s.Best, most)
+			}
+		}
+	}
+}
+
+// What came while nobody here had a CPU is read after the deadline.
+func TestLastLook(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := Probe{1, Size, 1500}
+		l := &Listener{seen: map[Probe]*heard{}}
+		reader := time.AfterFunc(105*time.Millisecond, func() {
+			l.mu.Lock()
+			l.seen[p] = &heard{numbers: 1}
+			l.mu.Unlock()
+		})
+		defer reader.Stop()
+		begun := time.Now()
+		if seen := l.Await(t.Context(), []Probe{p, {1, Size, 9000}}, 1, 100*time.Millisecond); seen[0].Came != 1 || seen[1].Came != 0 {
+			t.Errorf("%+v", seen)
+		}
+		if took := time.Since(begun); took > 150*time.Millisecond {
+			t.Errorf("took %s", took)
+		}
+	})
 }
 
 // Probes of all kinds arrive as they were sent, of both families; strangers' count for nothing.

@@ -7,6 +7,7 @@ type Search struct {
 	Best  int   // the longest that has passed; 0: none
 	above int   // the shortest that has not, once something has passed
 	first []int // to try at first
+	again []int // what did not come, to try once more
 }
 
 // parts is into how many a step divides what is left: as far as 4 steps of bisection, since
@@ -22,6 +23,9 @@ func NewSearch(least, most int, likely ...int) Search {
 
 // Next is what to try; none: it is known.
 func (s *Search) Next() (sizes []int) {
+	if s.again != nil {
+		return s.again
+	}
 	if s.first != nil {
 		return s.first
 	}
@@ -35,14 +39,19 @@ func (s *Search) Next() (sizes []int) {
 	return slices.Compact(sizes)
 }
 
-// Took takes which of those that Next gave came, in any order.
+// Took takes which of those that Next gave came, in any order. What did not come is tried once more
+// before it is taken for too long: a receiver without a CPU misses all of a step.
 func (s *Search) Took(came []int) {
-	tried := s.Next()
-	s.first = nil
+	tried, last := s.Next(), s.again != nil
+	s.first, s.again = nil, nil
 	s.Best = slices.Max(append([]int{s.Best}, came...))
 	for _, n := range tried {
-		if n > s.Best { // none of them came: a shorter one that is missing was lost
+		switch {
+		case n <= s.Best: // it came, or was lost, since a longer one came
+		case last:
 			s.above = min(s.above, n)
+		default:
+			s.again = append(s.again, n)
 		}
 	}
 }
