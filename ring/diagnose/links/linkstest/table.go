@@ -62,7 +62,8 @@ type row struct {
 
 // Table judges so many networks of each number of ranks, of each kind of fault alone, of several at
 // once and of none, by as many threads as there are CPUs, until the test's time is over, and logs
-// how many were found. Whatever was missed or falsely named fails the test.
+// how many were found. Whatever was missed or falsely named fails the test, and so does what there
+// was no time for: a part is not the whole.
 func Table(t *testing.T, seeds map[int]Span, judge Judge) {
 	var table []*row
 	sizes := make([]int, 0, len(seeds))
@@ -93,10 +94,39 @@ func Table(t *testing.T, seeds map[int]Span, judge Judge) {
 	}
 	_ = out.Flush()
 	t.Log("\n" + b.String())
+	for _, text := range unfinished(table, seeds) {
+		t.Error(text)
+	}
 }
 
-// spare is how long before its deadline a test begins no more networks: one takes a minute at most.
-const spare = time.Minute
+// unfinished says of which numbers of ranks there are less networks than there were to be, and what
+// SeedsVariable takes the others. Rows take seeds together: what one lacks, some may have.
+func unfinished(table []*row, seeds map[int]Span) (list []string) {
+	for i, r := range table {
+		if i > 0 && table[i-1].n == r.n {
+			continue // said with the first of them
+		}
+		done := r.worlds
+		for _, other := range table {
+			if other.n == r.n {
+				done = min(done, other.worlds)
+			}
+		}
+		if span := seeds[r.n]; done < span.Seeds {
+			list = append(list, fmt.Sprintf("%d ranks: %d of %d seeds; go on with %s=%d:%d+%d", r.n, done, span.Seeds, SeedsVariable, r.n, span.Seeds-done, span.From+done))
+		}
+	}
+	return list
+}
+
+// spare is how long before its deadline a test begins no more networks: one takes a minute at most,
+// and of those of the short tests a few seconds.
+func spare() time.Duration {
+	if testing.Short() {
+		return 10 * time.Second
+	}
+	return time.Minute
+}
 
 // fill judges the rows' networks, those of a seed in all rows before the next seed's.
 func fill(t *testing.T, table []*row, seeds map[int]Span, judge Judge) {
@@ -134,7 +164,7 @@ all:
 				continue
 			}
 			seed := span.From + k
-			if more = true; timed && time.Until(end) < spare {
+			if more = true; timed && time.Until(end) < spare() {
 				t.Logf("the time is over before seed %d", seed)
 				break all
 			}
