@@ -16,6 +16,8 @@
 // selection of optimal collective communication algorithms using analytical performance
 // modelling", IEEE Access 9, 2021). Those rows are in the table as "=", and in no error.
 // Nothing is fitted to the others.
+//
+// It ends in 1 if a device's median error is more than -most percent, and in 2 if something failed.
 package main
 
 import (
@@ -26,6 +28,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"maps"
 	"math"
 	"os"
 	"os/exec"
@@ -55,7 +58,8 @@ func main() {
 	var o options
 	devices := flag.String("devices", "soft:lo,shm:0", "devices")
 	flag.StringVar(&o.ringcli, "ringcli", "./ringcli", "the program, as make build leaves it")
-	flag.BoolVar(&o.quick, "quick", false, "two sizes: whether it runs")
+	flag.BoolVar(&o.quick, "quick", false, "two sizes: whether it runs; no error is too much")
+	most := flag.Float64("most", 20, "how many `percent` a device's median error may be, else exit code 1; 0: any")
 	table := flag.String("save", "", "file for the measurements as JSON, one a line")
 	flag.Parse()
 	o.devices, o.ranks, o.least, o.greatest, o.factor = strings.Split(*devices, ","), []int{2, 4}, 1<<10, 16<<20, 4
@@ -73,6 +77,34 @@ func main() {
 		fmt.Fprintln(os.Stderr, "beside:", err)
 		os.Exit(2)
 	}
+	if *most == 0 || o.quick {
+		return
+	}
+	if err := tooFar(rows, *most/100); err != nil {
+		fmt.Fprintln(os.Stderr, "beside:", err)
+		os.Exit(1)
+	}
+}
+
+// tooFar is an error if the median of a device's errors is more than so much, or if it has none.
+func tooFar(rows []row, most float64) (err error) {
+	off := map[string][]float64{}
+	for _, r := range rows {
+		off[r.Device] = append(off[r.Device], nil...)
+		v := off[r.Device]
+		if !r.Fitted {
+			v = append(v, r.off())
+		}
+		off[r.Device] = v
+	}
+	for _, device := range slices.Sorted(maps.Keys(off)) {
+		if v := off[device]; len(v) == 0 {
+			err = errors.Join(err, fmt.Errorf("%s: nothing was compared", device))
+		} else if m := median(v...); !(m <= most) { // NaN is too much
+			err = errors.Join(err, fmt.Errorf("%s: the median error is %.1f%%: expected at most %g%%", device, m*100, most*100))
+		}
+	}
+	return err
 }
 
 // page is what is printed; the first error stays.
@@ -337,6 +369,9 @@ func summarise(out *page, rows []row) {
 	rows = slices.DeleteFunc(slices.Clone(rows), func(r row) bool { return r.Fitted })
 	for _, r := range rows {
 		add("all", r.off())
+	}
+	for _, r := range rows {
+		add(r.Device, r.off())
 	}
 	for _, r := range rows {
 		add(fmt.Sprintf("%s on %d", r.Device, r.Ranks), r.off())
