@@ -210,7 +210,7 @@ func (o options) ringcliLines(ctx context.Context, args ...string) (list []resul
 		if err := json.Unmarshal([]byte(line), &r); err != nil {
 			return nil, fmt.Errorf("%s: %w", line, err)
 		}
-		if r.Bytes > 0 {
+		if r.Time.P50 > 0 {
 			list = append(list, r)
 		}
 	}
@@ -237,7 +237,11 @@ func (o options) beside(ctx context.Context, b *bench, v uint64) (rows []row, er
 	gathers := slices.DeleteFunc(b.variants(collective.OpAllGather, v), func(k collective.Call) bool { return !isGather(k) })
 	add(ofWords)
 	add(gathers)
-	for _, op := range collective.Operations() {
+	operations := collective.Operations()
+	if v == o.least {
+		operations = collective.AllOperations() // a barrier has no bytes: it is measured once
+	}
+	for _, op := range operations {
 		add(slices.DeleteFunc(b.variants(op, v), isGather))
 		add(ofWords)
 		add(gathers)
@@ -269,6 +273,9 @@ func (o options) beside(ctx context.Context, b *bench, v uint64) (rows []row, er
 	}
 	for i, k := range calls {
 		r := row{Device: b.device, Ranks: b.parts.Ranks, Op: k.Op.String(), Bytes: v, Algorithm: k.Algorithm.String(), Protocol: k.Protocol.String(), Measured: list[i].Time.P50}
+		if !k.Op.OnVectors() {
+			r.Bytes = 0
+		}
 		switch {
 		case slices.Contains(ofWords, k):
 			continue
@@ -306,11 +313,15 @@ func tells(k collective.Call) (of collective.CallOptions) {
 	return of
 }
 
-// variants are the plans of all ways to run an operation.
+// variants are the plans of all ways to run an operation; a barrier has no vector.
 func (b *bench) variants(op collective.Operation, v uint64) (list []collective.Call) {
+	count := int(v) / reduce.Float32.Size()
+	if !op.OnVectors() {
+		count = 0
+	}
 	for _, a := range collective.Algorithms()[1:] {
 		for _, p := range collective.Protocols()[1:] {
-			k := collective.Call{Op: op, Type: reduce.Float32, Count: int(v) / reduce.Float32.Size(), CallOptions: collective.CallOptions{Algorithm: a, Protocol: p}}
+			k := collective.Call{Op: op, Type: reduce.Float32, Count: count, CallOptions: collective.CallOptions{Algorithm: a, Protocol: p}}
 			if plan, err := b.shape.Plan(k, collective.Table{}); err == nil && plan.Algorithm == a && plan.Protocol == p {
 				list = append(list, plan)
 			}

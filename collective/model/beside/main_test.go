@@ -2,8 +2,26 @@ package main
 
 import (
 	"math"
+	"slices"
 	"testing"
+
+	"ringcli/collective"
 )
+
+// A barrier is measured by each algorithm, and has no size.
+func TestBarrierIsCompared(t *testing.T) {
+	b := &bench{shape: collective.Shape{Ranks: 4, Slots: 16, SlotSize: 256 << 10, Software: true, Shared: true}}
+	b.parts.Ranks = 4
+	var lines []string
+	for _, k := range b.variants(collective.OpBarrier, 1<<10) {
+		lines = append(lines, command(k))
+	}
+	for _, want := range []string{"barrier --algorithm ring --protocol eager", "barrier --algorithm inbox --protocol direct"} {
+		if !slices.Contains(lines, want) {
+			t.Errorf("%q: expected %s", lines, want)
+		}
+	}
+}
 
 // One device that is off is an error, whatever the others; rows that tell the parts' costs are none.
 func TestTooFar(t *testing.T) {

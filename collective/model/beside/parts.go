@@ -156,6 +156,9 @@ func (b *bench) word(a collective.Algorithm, ranks int) collective.Call {
 
 // command is that which runs a call.
 func command(k collective.Call) string {
+	if !k.Op.OnVectors() {
+		return fmt.Sprintf("%s --algorithm %s --protocol %s", k.Op, k.Algorithm, k.Protocol)
+	}
 	return fmt.Sprintf("%s --size %d --algorithm %s --protocol %s", k.Op, k.Count*k.Type.Size(), k.Algorithm, k.Protocol)
 }
 
