@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"net"
 	"os"
 	"runtime"
@@ -145,6 +146,20 @@ func (job *rankJob) grow() (said rankSays, err error) {
 	return said, errors.Join(err, buffer.Free())
 }
 
+// grownMost are exponents at most, of time, messages, bytes and memory, from 2 to 64 ranks. Two and
+// three are too few for any, and time is that of the ranks to a CPU. Of the control ring they are as
+// in ring/bootstrap/growthtest, but that an agreement over shared memory has 3.5 messages of two ranks
+// and 58 of 64 (0.82), with the heartbeats of its seconds. Messages by doubling go with the logarithm
+// (0.24), and bytes are at most twice those of two ranks (0.18). A process has some MiB whatever the
+// ranks, and a slot for each of them in memory that they share (0.24).
+var grownMost = map[string][4]float64{
+	"bring-up":                       {math.Inf(1), 0.7, 1.1, 0.2},
+	"agreement":                      {math.Inf(1), 1, 1.1, 0.2},
+	"gather":                         {math.Inf(1), 0.7, 1.1, 0.2},
+	"all-reduce, ring":               {math.Inf(1), 1.05, 0.25, 0.3},
+	"all-reduce, recursive-doubling": {math.Inf(1), 0.3, 0.25, 0.3},
+}
+
 // TestGrowthOfProcesses is what bring-up, agreement, gather and an all-reduce of a mebibyte take on
 // ranks that are processes of this machine, with exponents; RINGTEST_MATRIX=full takes up to 64. See make growth.
 func TestGrowthOfProcesses(t *testing.T) {
@@ -181,6 +196,17 @@ func TestGrowthOfProcesses(t *testing.T) {
 				if g.Us <= 0 || g.Peaks <= 0 {
 					t.Errorf("%s of %d: %+v", g.Step, n, g)
 				}
+				if strings.HasPrefix(g.Step, "all-reduce") {
+					// Each rank sends 2(n-1)/n of the vector, and some credits and heartbeats; round the
+					// ring, memory that is shared takes none.
+					least, most := 2*float64(n-1)/float64(n)*(1<<20), 1.05*2*float64(n-1)/float64(n)*(1<<20)
+					if strings.HasPrefix(device, "shm") && strings.HasSuffix(g.Step, AlgorithmRing.String()) {
+						least, most = 0, 1<<14
+					}
+					if g.Bytes < least-64 || g.Bytes > most {
+						t.Errorf("%s, %s of %d: %.0f bytes a rank, expected %.0f to %.0f", device, g.Step, n, g.Bytes, least, most)
+					}
+				}
 			}
 		}
 		var b strings.Builder
@@ -191,7 +217,7 @@ func TestGrowthOfProcesses(t *testing.T) {
 				_, _ = fmt.Fprintf(out, "%s\t%d\t%.0f\t%.1f\t%.0f\t%.1f\t\n", step, sizes[i], g.Us, g.Messages, g.Bytes, g.Peaks/(1<<20))
 			}
 			_, _ = fmt.Fprintf(out, "%s\texponent\t", step)
-			for _, of := range []func(g grown) float64{
+			for k, of := range []func(g grown) float64{
 				func(g grown) float64 { return g.Us }, func(g grown) float64 { return g.Messages },
 				func(g grown) float64 { return g.Bytes }, func(g grown) float64 { return g.Peaks },
 			} {
@@ -201,7 +227,12 @@ func TestGrowthOfProcesses(t *testing.T) {
 				}
 				by := "-" // round the ring, memory that is shared takes no messages
 				if rows[0].us > 0 {
-					by = fmt.Sprintf("%.2f", exponent(rows, func(g growth) float64 { return g.us }))
+					e := exponent(rows, func(g growth) float64 { return g.us })
+					by = fmt.Sprintf("%.2f", e)
+					heartbeats := strings.HasPrefix(device, "shm") && step == "all-reduce, ring" // nothing else is sent
+					if most, is := grownMost[step]; is && len(sizes) > 2 && !(heartbeats && k < 3) && e > most[k] {
+						t.Errorf("%s, %s: figure %d grows with the ranks to the power of %.2f, expected at most %.2f", device, step, k, e, most[k])
+					}
 				}
 				_, _ = fmt.Fprint(out, by, "\t")
 			}
