@@ -19,6 +19,7 @@ import (
 	"ringcli/cli/exit"
 	"ringcli/cli/render"
 	"ringcli/configs/codes"
+	"ringcli/ring/diagnose/links"
 )
 
 // most is how many cases, and how many series, are kept: a script may run for days. Of
@@ -80,9 +81,8 @@ type found struct {
 
 // blame is what a finding says of links.
 type blame struct {
-	from, to []int // empty: any
-	why      string
-	code     string
+	links.Finding
+	why, code string
 }
 
 // Open returns a ledger for files that can be written, or nil if there are none.
@@ -293,9 +293,10 @@ func (l *Ledger) settle() {
 			continue
 		}
 		for _, b := range l.blames {
-			if holds(b.from, c.from) && holds(b.to, c.to) {
+			if b.Has(links.Pair{From: int(c.from), To: int(c.to)}) {
 				c.ok, c.why, c.code = false, b.why, b.code
 				l.failed++
+				break
 			}
 		}
 	}
@@ -320,11 +321,6 @@ func (l *Ledger) settle() {
 		l.samples[s.series()] = s
 	}
 	l.ranks = map[int]*found{}
-}
-
-// holds tells whether a list that is not empty lacks a rank.
-func holds(list []int, rank float64) bool {
-	return len(list) == 0 || slices.Contains(list, int(rank))
 }
 
 func truth(ok bool) float64 {

@@ -3,6 +3,7 @@ package ledger
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -73,6 +74,7 @@ type (
 		Culprit string `json:"culprit"`
 		From    []int  `json:"from"`
 		To      []int  `json:"to"`
+		Both    bool   `json:"both_ways"`
 		Text    string `json:"text"`
 	}
 	Measurement struct {
@@ -137,11 +139,54 @@ func TestFindingsFailTheirLinks(t *testing.T) {
 	for _, ends := range [][2]int{{0, 1}, {0, 2}, {1, 2}} {
 		l.Add(Link{"links", true, ends[0], ends[1], 1.5})
 	}
-	l.Add(LinkFinding{"links", false, "slow", "sender", []int{0}, []int{}, "rank 0 sends slowly"})
+	l.Add(LinkFinding{"links", false, "slow", "sender", []int{0}, []int{}, false, "rank 0 sends slowly"})
 	expect(t, l, exit.Warning, "link rank 0 () to rank 1 (): slow", "link rank 0 () to rank 2 (): slow",
 		"link rank 1 () to rank 2 (): ok", "links rank 0 sends slowly: slow")
 	if s := l.samples[prefix+`link_write_bytes_per_second{from="1",to="2"}`]; s.value != 1.5e9 {
 		t.Errorf("1.5 GB/s are %g bytes a second", s.value)
+	}
+}
+
+// Links are those that package links means by a finding, and each fails once.
+func TestFindingsOfAllPlacesFailTheirLinks(t *testing.T) {
+	for _, c := range []struct {
+		culprit  string
+		from, to []int
+		both     bool
+		want     string
+	}{
+		{"sender", []int{0}, nil, false, "01 02"},
+		{"receiver", nil, []int{0}, false, "10 20"},
+		{"node", []int{0}, []int{0}, false, "01 02 10 20"},
+		{"pair", []int{0}, []int{2}, false, "02"},
+		{"pair", []int{0}, []int{2}, true, "02 20"},
+		{"group", []int{0}, []int{1, 2}, false, "01 02"},
+		{"group", []int{0}, []int{1, 2}, true, "01 02 10 20"},
+	} {
+		l := empty(0)
+		for from := range 3 {
+			for to := range 3 {
+				if from != to {
+					l.Add(Link{"links", true, from, to, 1})
+				}
+			}
+		}
+		for range 2 {
+			l.Add(LinkFinding{"links", false, "slow", c.culprit, c.from, c.to, c.both, "slow"})
+		}
+		findings := l.failed
+		if err := l.Close(Run{ExitCode: exit.Warning}); err != nil {
+			t.Fatal(err)
+		}
+		var failed []string
+		for _, each := range l.cases {
+			if each.class == "link" && !each.ok {
+				failed = append(failed, fmt.Sprintf("%g%g", each.from, each.to))
+			}
+		}
+		if want := strings.Fields(c.want); !slices.Equal(failed, want) || l.failed != findings+len(want) {
+			t.Errorf("%s %d to %d, both ways: %t: links %q fail, %d are counted; want %q", c.culprit, c.from, c.to, c.both, failed, l.failed-findings, want)
+		}
 	}
 }
 

@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+
+	"ringcli/ring/diagnose/links"
 )
 
 // take keeps an entry.
@@ -83,7 +85,8 @@ func (l *Ledger) takeRecord(name string, r record) {
 	}
 	if name == "LinkFinding" {
 		l.hosts.finding(r)
-		l.blames = append(l.blames, blame{r.ranks("from"), r.ranks("to"), r.text("text"), r.text("finding")})
+		about := links.Finding{Place: links.Place(r.text("culprit")), From: r.ranks("from"), To: r.ranks("to"), BothWays: r["both_ways"] == true}
+		l.blames = append(l.blames, blame{about, r.text("text"), r.text("finding")})
 	}
 	for _, each := range slices.Clone(asList(r["per_rank"])) {
 		if own, is := each.(map[string]any); is {

@@ -272,7 +272,7 @@ func (v *Verdict) Confirm(again *Figures) *Verdict {
 		}
 	}
 	well := func(p Pair, but Place) bool { // nothing was found about it
-		return !isPair[p] && !slices.ContainsFunc(others, func(f Finding) bool { return f.Place != but && (f.has(p) || f.has(p.Reverse())) })
+		return !isPair[p] && !slices.ContainsFunc(others, func(f Finding) bool { return f.Place != but && (f.Has(p) || f.Has(p.Reverse())) })
 	}
 	for _, kind := range []Kind{Slow, Late} {
 		left.slower[kind] = left.control(kind, measured, again, well)
@@ -289,7 +289,7 @@ func (v *Verdict) Confirm(again *Figures) *Verdict {
 		case Group: // what joins the groups may carry one pair well
 			own = without(own, func(p Pair) bool { return v.alone[p] && f.Of > len(v.alone) })
 		default: // of a port behind something thin the thinner one alone is seen
-			if list := without(own, func(p Pair) bool { return !f.has(p) || v.between(p) }); len(list) > 0 {
+			if list := without(own, func(p Pair) bool { return !f.Has(p) || v.between(p) }); len(list) > 0 {
 				own = list
 			}
 		}
@@ -369,7 +369,7 @@ const certainPartners = 3
 func (v *Verdict) holds(f *Finding, measured []Pair, again *Figures) bool {
 	var list []float64
 	for _, p := range measured {
-		if !f.has(p) {
+		if !f.Has(p) {
 			continue
 		}
 		r := v.ratio(f, p, again)

@@ -368,8 +368,8 @@ func joined(found []Finding) []Finding {
 	return out
 }
 
-// has tells whether a directed pair is one of the finding's.
-func (f *Finding) has(p Pair) bool {
+// Has tells whether a directed pair is one of the finding's, whose ranks are in order.
+func (f *Finding) Has(p Pair) bool {
 	is := func(list []int, rank int) bool {
 		_, ok := slices.BinarySearch(list, rank)
 		return ok
@@ -426,7 +426,7 @@ func (w *Finding) explains(f *Finding) bool {
 		return slices.Concat(f.From, f.To)[0] == own
 	case f.Place == OnePair:
 		p := Pair{f.From[0], f.To[0]}
-		return w.has(p) || w.has(p.Reverse())
+		return w.Has(p) || w.Has(p.Reverse())
 	case f.Place == Group && w.Place == Group:
 		return slices.Equal(f.From, w.From) && slices.Equal(f.To, w.To) || slices.Equal(f.From, w.To) && slices.Equal(f.To, w.From)
 	}
