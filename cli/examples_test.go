@@ -68,3 +68,27 @@ func TestThePrologTriesTheLink(t *testing.T) {
 		}
 	}
 }
+
+// The job writes its reports to the folder that RINGCLI_REPORTS names.
+func TestTheSlurmJobHasAKnob(t *testing.T) {
+	t.Parallel()
+	bash, dir := need(t, "bash"), commandDir(t)
+	code, text, _ := finish(t, "examples", "slurm-job")
+	for name, text := range map[string]string{"srun": "#!/bin/sh\nexec \"$@\"\n", "slurm-job.sh": text} { // one task
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o700); err != nil || code != exit.OK {
+			t.Fatal(code, err)
+		}
+	}
+	reports := filepath.Join(t.TempDir(), "reports")
+	p := program(t).told("PATH="+dir+":"+os.Getenv("PATH"), "RINGCLI_REPORTS="+reports)
+	p.Path, p.Args = bash, []string{bash, filepath.Join(dir, "slurm-job.sh")}
+	p.start(t)
+	if code := p.end(t, hung); code != exit.OK {
+		t.Errorf("exit code %d: %s", code, &p.stderr)
+	}
+	for _, name := range []string{"rank0.xml", "rank0.prom"} {
+		if _, err := os.Stat(filepath.Join(reports, name)); err != nil {
+			t.Error(err)
+		}
+	}
+}

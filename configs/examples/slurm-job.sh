@@ -9,6 +9,7 @@
 set -euo pipefail
 
 reports=${RINGCLI_REPORTS:-ringcli-${SLURM_JOB_ID:-local}}
+unset RINGCLI_REPORTS # it is no setting
 mkdir -p "$reports"
 
 # Exit code 0 all is well, 1 it works but is slow, 2 it does not; then the job ends here,
