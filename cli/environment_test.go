@@ -35,14 +35,11 @@ func TestRanksAreToldByTheEnvironment(t *testing.T) {
 		size := sizeVariables[min(i, len(sizeVariables)-1)]
 		t.Run(rank+" and "+size, func(t *testing.T) {
 			t.Parallel()
-			ln, port := store(t)
-			if err := ln.Close(); err != nil {
-				t.Fatal(err)
-			}
+			port := masterPort(t)
 			var ranks []*process
 			for r := range 2 {
 				p := program(t, "connect", "--device", "shm:0", "-c", "barrier")
-				p.told(rank+"="+strconv.Itoa(r), size+"=2", "MASTER_ADDR=127.0.0.1", "MASTER_PORT="+strconv.Itoa(port)).start(t)
+				p.told(rank+"="+strconv.Itoa(r), size+"=2", "MASTER_ADDR=127.0.0.1", "MASTER_PORT="+port).start(t)
 				ranks = append(ranks, p)
 			}
 			for r, p := range ranks {
@@ -54,14 +51,24 @@ func TestRanksAreToldByTheEnvironment(t *testing.T) {
 	}
 }
 
+// masterPort is MASTER_PORT of a ring that is to come.
+func masterPort(t *testing.T) string {
+	t.Helper()
+	ln, port := store(t)
+	if err := ln.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return port
+}
+
 // store listens at a port of loopback, as torchrun's does.
-func store(t *testing.T) (ln net.Listener, port int) {
+func store(t *testing.T) (ln net.Listener, port string) {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	return ln, ln.Addr().(*net.TCPAddr).Port
+	return ln, strconv.Itoa(ln.Addr().(*net.TCPAddr).Port)
 }
 
 // Ranks with all that torchrun sets, whose agent has MASTER_PORT, make a ring; host lists have
@@ -76,7 +83,7 @@ func TestTorchrunStartsARing(t *testing.T) {
 		p := program(t, "connect", "--device", "shm:0", "-c", "barrier", "--good-hosts", good+".%r")
 		rank := strconv.Itoa(r)
 		p.told("RANK="+rank, "LOCAL_RANK="+rank, "ROLE_RANK="+rank, "WORLD_SIZE=2", "LOCAL_WORLD_SIZE=2", "ROLE_WORLD_SIZE=2", "ROLE_NAME=default",
-			"GROUP_RANK=0", "GROUP_WORLD_SIZE=1", "MASTER_ADDR=127.0.0.1", "MASTER_PORT="+strconv.Itoa(port), "OMP_NUM_THREADS=1",
+			"GROUP_RANK=0", "GROUP_WORLD_SIZE=1", "MASTER_ADDR=127.0.0.1", "MASTER_PORT="+port, "OMP_NUM_THREADS=1",
 			"TORCHELASTIC_RESTART_COUNT=0", "TORCHELASTIC_MAX_RESTARTS=0", "TORCHELASTIC_RUN_ID=none", "TORCHELASTIC_USE_AGENT_STORE=True",
 			"TORCH_NCCL_ASYNC_ERROR_HANDLING=1", "TORCHELASTIC_ERROR_FILE=/dev/null").start(t)
 		ranks = append(ranks, p)
@@ -98,15 +105,12 @@ func TestTorchrunStartsARing(t *testing.T) {
 // A rank that is lost has its host's name, beside the address of the list that the ranks make.
 func TestALaunchedRankIsLost(t *testing.T) {
 	t.Parallel()
-	ln, port := store(t)
-	if err := ln.Close(); err != nil {
-		t.Fatal(err)
-	}
+	port := masterPort(t)
 	var ranks []*process
 	out := &watched{}
 	for r := range 2 {
 		p := program(t, "connect", "--device", "shm:0", "-c", "all-reduce --duration 10m --window 500ms")
-		p.told("RANK="+strconv.Itoa(r), "WORLD_SIZE=2", "MASTER_ADDR=127.0.0.1", "MASTER_PORT="+strconv.Itoa(port))
+		p.told("RANK="+strconv.Itoa(r), "WORLD_SIZE=2", "MASTER_ADDR=127.0.0.1", "MASTER_PORT="+port)
 		p.Cmd.Stdout = out
 		p.start(t)
 		ranks = append(ranks, p)
@@ -124,6 +128,43 @@ func TestALaunchedRankIsLost(t *testing.T) {
 	code, text := ranks[0].end(t, hung), ranks[0].stderr.String()
 	if code != exit.Critical || !strings.Contains(text, "rank 1 (127.0.0.1:") || !strings.Contains(text, ", "+host+") was lost") {
 		t.Errorf("exit code %d, %s: expected that rank 1 of %s was lost", code, text, host)
+	}
+}
+
+// Ranks of one command on one host have files of their own, or are told so before any
+// replaces another's.
+func TestLaunchedRanksHaveFilesOfTheirOwn(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		flag, file string
+		code       int
+	}{
+		{"--junit", "ring.xml", exit.Usage},
+		{"--metrics", "ring.prom", exit.Usage},
+		{"--log-file", "ring.log", exit.Usage},
+		{"--bad-hosts", "bad", exit.Usage},
+		{"--junit", "ring-%r.xml", exit.OK},
+	} {
+		dir, port := t.TempDir(), masterPort(t)
+		var ranks []*process
+		for r := range 2 {
+			p := program(t, "connect", "--device", "shm:0", "-c", "barrier", c.flag, filepath.Join(dir, c.file))
+			p.told("RANK="+strconv.Itoa(r), "WORLD_SIZE=2", "MASTER_ADDR=127.0.0.1", "MASTER_PORT="+port).start(t)
+			ranks = append(ranks, p)
+		}
+		for r, p := range ranks {
+			code, path := p.end(t, hung), filepath.Join(dir, c.file)
+			if said := strings.Contains(p.stderr.String(), c.flag+" "+path+": 2 ranks of a host"); code != c.code || said == (code == exit.OK) {
+				t.Errorf("%s %s: rank %d: exit code %d: %s", c.flag, c.file, r, code, &p.stderr)
+			}
+		}
+		if c.code == exit.OK {
+			for _, name := range []string{"ring-0.xml", "ring-1.xml"} {
+				if _, err := os.Stat(filepath.Join(dir, name)); err != nil {
+					t.Error(err)
+				}
+			}
+		}
 	}
 }
 

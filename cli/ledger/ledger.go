@@ -85,13 +85,30 @@ type blame struct {
 	why, code string
 }
 
+// named are the files with their flags.
+func (f Files) named() [][2]string {
+	return slices.DeleteFunc([][2]string{{"--junit", f.JUnit}, {"--metrics", f.Metrics}, {"--log-file", f.Log}, {"--good-hosts", f.Good}, {"--bad-hosts", f.Bad}},
+		func(each [2]string) bool { return each[1] == "" })
+}
+
+// CheckApart refuses names that the ranks of a command would share, of whom a host has so
+// many: the last of them would replace what the others have written.
+func (l *Ledger) CheckApart(ranks int) error {
+	if l == nil || ranks < 2 {
+		return nil
+	}
+	for _, f := range l.named() {
+		if NameOf(f[1], 0) == f[1] {
+			return exit.Usagef("%s %s: %d ranks of a host would write the same file: expected %s in its name, which stands for the rank", f[0], f[1], ranks, rankMark)
+		}
+	}
+	return nil
+}
+
 // Open returns a ledger for files that can be written, or nil if there are none.
 func Open(files Files, run Run, rank int) (*Ledger, error) {
 	named := map[string]string{}
-	for _, f := range [][2]string{{"--junit", files.JUnit}, {"--metrics", files.Metrics}, {"--log-file", files.Log}, {"--good-hosts", files.Good}, {"--bad-hosts", files.Bad}} {
-		if f[1] == "" {
-			continue
-		}
+	for _, f := range files.named() {
 		path := NameOf(f[1], rank)
 		if other := named[path]; other != "" {
 			return nil, exit.Usagef("%s and %s both name %s: expected a file for each", other, f[0], path)

@@ -210,6 +210,15 @@ func (s *Session) RanksHere() int {
 	return ranksOn(nodes, index)
 }
 
+// mostOnAHost is how many ranks of the list the host has that has most of them.
+func (s *Session) mostOnAHost() (most int) {
+	nodes, _ := hosts.Parse(s.Config.String("list"), s.Config.Int("tcp-port")) // joining reports it
+	for i := range nodes {
+		most = max(most, ranksOn(nodes, i))
+	}
+	return most
+}
+
 // DropMember closes what computes over the ring, before the queue pairs under
 // it change.
 func (s *Session) DropMember() error {

@@ -72,7 +72,10 @@ func (s *Session) Launch(ctx context.Context, alone bool) (ok bool, err error) {
 		}
 	}
 	s.Launched = kind != ""
-	return true, nil
+	if s.Launched { // by one command line for all
+		err = s.Ledger.CheckApart(s.mostOnAHost())
+	}
+	return err == nil, err
 }
 
 // unsaid refuses what says half of who a rank is, where ranks meet that nobody has counted:
