@@ -159,7 +159,7 @@ func TestLaunchersAreCalledAsTheyExpect(t *testing.T) {
 		{"mpirun", "KIND=mpirun (Open MPI) 4.1.4", []string{"a,b", "--timeout", "9s"}, "--host a,b ringcli connect --check --timeout 9s"},
 		{"mpirun", "KIND=HYDRA build details:", []string{"a,b"}, "-np 2 -hosts a,b ringcli connect --check"},
 		{"mpirun", "KIND=HYDRA build details:", nil, "-np 4 ringcli connect --check"},
-		{"pdsh", "", []string{"a,b,c"}, "-S -w a,b,c ringcli connect --list 'a,b,c' --index %n --check"},
+		{"pdsh", "", []string{"a,b,c"}, "-R ssh -f 10000 -S -w a,b,c ringcli connect --list 'a,b,c' --index %n --check"},
 	} {
 		said, code := script(t, []string{"MPIRUN=" + say, "PDSH=" + say, c.env}, c.name, c.args...)
 		if code != 0 || !strings.Contains(strings.TrimSpace(said), c.want) {
