@@ -14,6 +14,9 @@ import (
 // logsKept is how many files of former lines are kept beside a log file.
 const logsKept = 5
 
+// begins is how much is shown of a line that is left out: enough to tell which it was.
+const begins = 200
+
 // journal is a log file: an object of JSON a line, as slog writes it. It is written as
 // things happen, and put aside when it is full. It is safe for concurrent use.
 type journal struct {
@@ -42,11 +45,23 @@ func (j *journal) name(path string) {
 		return
 	}
 	j.named, j.file.Filename = true, path
-	if j.pending.Len() > 0 {
-		_, err := j.file.Write(j.pending.Bytes())
-		j.broken = errors.Join(j.broken, err)
+	for line := range bytes.Lines(j.pending.Bytes()) {
+		j.put(line)
 	}
 	j.pending = bytes.Buffer{}
+}
+
+// put writes a line to the file. In the place of one that no file has room for it writes that
+// there was one. It needs the lock.
+func (j *journal) put(line []byte) {
+	if len(line) > j.file.MaxSize<<20 { // which lumberjack refuses
+		var b bytes.Buffer
+		slog.New(slog.NewJSONHandler(&b, nil)).Warn("a line is left out, which is longer than --log-size", "bytes", len(line), "begins", string(line[:begins]))
+		line = b.Bytes()
+	}
+	if _, err := j.file.Write(line); j.broken == nil {
+		j.broken = err
+	}
 }
 
 // Write implements io.Writer: of a line.
@@ -55,14 +70,12 @@ func (j *journal) Write(line []byte) (n int, err error) {
 	defer j.mu.Unlock()
 	switch {
 	case j.closed:
-		return len(line), nil
 	case !j.named:
-		return j.pending.Write(line)
+		j.pending.Write(line)
+	default:
+		j.put(line) // Close says whether it is there
 	}
-	if n, err = j.file.Write(line); j.broken == nil {
-		j.broken = err
-	}
-	return n, err
+	return len(line), nil
 }
 
 // Close closes the file, and tells whether all lines are in it.
