@@ -113,8 +113,8 @@ func TestRefusedStart(t *testing.T) {
 	}
 }
 
-// What a runtime's start installs as handlers of signals ends the process: SIGINT and SIGTERM are
-// still Go's, and a fault of Go's is still a panic.
+// What a runtime's start, and a context's, install as handlers of signals ends the process: SIGINT
+// and SIGTERM are still Go's, and a fault of Go's is still a panic.
 func TestHandlersAreKept(t *testing.T) {
 	kind, child := eachKind(t, "RINGTEST_GPU_SIGNALS=1")
 	if !child {
@@ -126,6 +126,11 @@ func TestHandlersAreKept(t *testing.T) {
 	if _, err := Load(kind); err != nil {
 		t.Fatal(err)
 	}
+	m, err := opened(t, kind).Alloc(1) // which makes a context
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = m.Free() }()
 	for _, sig := range []unix.Signal{unix.SIGINT, unix.SIGTERM} {
 		if err := unix.Kill(os.Getpid(), sig); err != nil {
 			t.Fatal(err)

@@ -17,8 +17,10 @@ type Device struct {
 	Arch string
 
 	runtime *Runtime
-	handle  uintptr                           // the runtime's: a number
-	retain  func() (context uintptr, _ error) // CUDA's primary context, kept from first use on
+	handle  uintptr // the runtime's: a number
+	// retain makes the device's context at its first use, which is kept, and returns what callCurrent
+	// takes: CUDA's primary context, HIP's device.
+	retain func() (uintptr, error)
 }
 
 // The attributes of a device that are asked for (CUdevice_attribute).
@@ -39,6 +41,14 @@ func (r *Runtime) device(i int) (*Device, error) {
 	}
 	d := &Device{Place: Place{Kind: r.kind, Index: i}, runtime: r, handle: uintptr(f.int32s(0, 1)[0])}
 	d.retain = sync.OnceValues(func() (uintptr, error) {
+		defer saved().restore(d.Place.String()) // a context starts threads and more, as the runtime does
+		if r.kind == HIP {
+			err := r.do(callCurrent, d.handle)
+			if err == nil {
+				_ = r.do(callFree, 0) // HIP makes a context when something asks for one, as this does
+			}
+			return d.handle, err
+		}
 		f := r.frame()
 		defer r.release(f)
 		err := r.do(callRetain, f.at(0), d.handle)

@@ -19,9 +19,6 @@ func is(err error, code int) bool {
 
 // current makes the device the calling thread's, which is locked.
 func (d *Device) current() error {
-	if d.Place.Kind == HIP {
-		return d.runtime.do(callCurrent, d.handle)
-	}
 	context, err := d.retain()
 	if err != nil {
 		return err

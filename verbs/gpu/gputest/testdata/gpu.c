@@ -8,7 +8,8 @@
 //   RINGTEST_GPU_FAST=1     they are joined by NVLink, XGMI
 //   RINGTEST_GPU_SLOW=US    each piece of work of a stream takes so long
 //   RINGTEST_GPU_STUCK=N    the kernel that is launched as the Nth does not end
-//   RINGTEST_GPU_SIGNALS=1  the start installs handlers that end the process with 77
+//   RINGTEST_GPU_HUNG=N     the piece of work that runs as the Nth does not end, nor does any later one
+//   RINGTEST_GPU_SIGNALS=1  the start, and each context's, install handlers that end the process with 77
 //   RINGTEST_GPU_MAPPED=1   the host can touch the devices' memory, as an adapter with peer memory can
 #define _GNU_SOURCE
 #include "gpu.h"
@@ -170,7 +171,7 @@ CALL(cuMemFree_v2, hipFree, uint64_t address)
 {
 	MAY_FAIL(cuMemFree_v2, hipFree);
 	NEEDS_CONTEXT;
-	return unmap(address, 1, 0);
+	return address ? unmap(address, 1, 0) : OK;
 }
 
 CALL(cuMemHostAlloc, hipHostMalloc, void **address, size_t n, unsigned flags)
@@ -312,17 +313,22 @@ static void ends(int sig)
 	_exit(77);
 }
 
+static void install(void)
+{
+	if (!number("RINGTEST_GPU_SIGNALS", 0))
+		return;
+	struct sigaction a = {.sa_handler = ends};
+	sigaction(SIGINT, &a, NULL);
+	sigaction(SIGSEGV, &a, NULL);
+	sigaction(SIGTERM, &a, NULL);
+}
+
 CALL(cuInit, hipInit, unsigned flags)
 {
 	MAY_FAIL(cuInit, hipInit);
 	if (flags)
 		return INVALID;
-	if (number("RINGTEST_GPU_SIGNALS", 0)) {
-		struct sigaction a = {.sa_handler = ends};
-		sigaction(SIGINT, &a, NULL);
-		sigaction(SIGSEGV, &a, NULL);
-		sigaction(SIGTERM, &a, NULL);
-	}
+	install();
 	count = number("RINGTEST_GPUS", 2);
 	started = 1;
 	return count ? OK : NO_DEVICE;
@@ -434,8 +440,11 @@ CALL(cuDeviceGetP2PAttribute, hipDeviceGetP2PAttribute, int *value, int attribut
 CALL(, hipSetDevice, int device)
 {
 	MAY_FAIL(, hipSetDevice);
+	static int used[MOST]; // a context is made by the first call
 	if (device < 0 || device >= count)
 		return BAD_DEVICE;
+	if (!__atomic_exchange_n(&used[device], 1, __ATOMIC_SEQ_CST))
+		install();
 	current = device;
 	return OK;
 }
@@ -460,6 +469,7 @@ CALL(cuDeviceGetAttribute, , int *value, int attribute, int device)
 CALL(cuDevicePrimaryCtxRetain, , void **context, int device)
 {
 	MAY_FAIL(cuDevicePrimaryCtxRetain, );
+	install();
 	*context = enabled[device];
 	return OK;
 }
@@ -536,7 +546,10 @@ static char *side(const struct launch *l, uint64_t address, size_t n)
 
 static void run(struct stream *s, struct work *w)
 {
-	long slow = number("RINGTEST_GPU_SLOW", 0);
+	static long ran;
+	long hung = number("RINGTEST_GPU_HUNG", 0), slow = number("RINGTEST_GPU_SLOW", 0);
+	while (__atomic_add_fetch(&ran, 1, __ATOMIC_RELAXED) >= hung && hung)
+		sleep(3600);
 	if (slow)
 		usleep(slow);
 	w->launch.device = s->device;
