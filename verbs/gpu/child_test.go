@@ -98,6 +98,45 @@ func TestNoRuntime(t *testing.T) {
 	}
 }
 
+// A compiler that is there and will not do is told, with what it lacks.
+func TestCompilerLacksFunctions(t *testing.T) {
+	if os.Getenv(inChild) != "" {
+		kind, _ := eachKind(t)
+		_, err := opened(t, kind).Compile("x.hip", "")
+		if want := "libhiprtc.so.7 has no hiprtcCreateProgram"; !errors.Is(err, ErrUnavailable) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v: expected %q", err, want)
+		}
+		return
+	}
+	dir := gputest.Build(t)
+	if err := os.Rename(dir+"/libcuda.so.1", dir+"/libhiprtc.so.7"); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+t.Name()+"$", "-test.count=1")
+	cmd.Env = append(os.Environ(), inChild+"=hip", "LD_LIBRARY_PATH="+dir)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
+
+// What a compiler says of code that it refuses is told: hiprtc's log, and that of the driver for PTX.
+func TestRefusedCode(t *testing.T) {
+	kind, child := eachKind(t)
+	if !child {
+		return
+	}
+	d := opened(t, kind)
+	_, err := d.Module([]byte("no code"))
+	want := "load code on cuda:0 (sm_90): cuModuleLoadDataEx: unknown (200): unknown: line 1: no .version"
+	if kind == HIP {
+		_, err = d.Compile("x.hip", "#error")
+		want = "compile x.hip for hip:0 (): hiprtcCompileProgram: HIPRTC_ERROR_COMPILATION: error: #error in the source"
+	}
+	if err == nil || !strings.HasPrefix(err.Error(), want) || strings.ContainsAny(err.Error(), "\x00\n") {
+		t.Errorf("%q: expected %q", err, want)
+	}
+}
+
 func TestRefusedStart(t *testing.T) {
 	kind, child := eachKind(t, "RINGTEST_GPUS=0")
 	if !child {

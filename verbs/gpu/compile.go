@@ -1,6 +1,7 @@
 package gpu
 
 import (
+	"bytes"
 	"fmt"
 
 	"ringcli/verbs/memory"
@@ -16,32 +17,42 @@ type compiler struct {
 }
 
 func (r *Runtime) compiler() (*compiler, error) {
-	libraries := []*library{}
-	var first error
+	var why error // of the first that will not do, a library that is there before those that are not
 	for _, name := range compilers {
 		l, err := openLibrary(name)
 		if err == nil {
-			libraries = append(libraries, l)
+			c, lacks := functionsOf(l)
+			if lacks == "" {
+				return c, nil
+			}
+			why = fmt.Errorf("%s has no %s", name, lacks)
 			break
 		}
-		if first == nil {
-			first = err
+		if why == nil {
+			why = err
 		}
 	}
-	for _, l := range append(libraries, r.library) {
-		c, complete := &compiler{}, true
-		for name, fn := range map[string]*uintptr{
-			"hiprtcCreateProgram": &c.create, "hiprtcCompileProgram": &c.compile, "hiprtcGetCodeSize": &c.codeSize, "hiprtcGetCode": &c.code,
-			"hiprtcGetProgramLogSize": &c.logSize, "hiprtcGetProgramLog": &c.log, "hiprtcDestroyProgram": &c.destroy, "hiprtcGetErrorString": &c.describe,
-		} {
-			*fn = l.find(name)
-			complete = complete && *fn != 0
-		}
-		if complete {
-			return c, nil
+	if c, lacks := functionsOf(r.library); lacks == "" {
+		return c, nil
+	}
+	return nil, unavailable(HIP, "libhiprtc, which compiles code for AMD's GPUs, cannot be used (%s): ROCm brings it (Debian, Ubuntu: libhiprtc-builtins5 and libamdhip64-5, or AMD's hiprtc)", oneLine(why))
+}
+
+// functionsOf finds hiprtc's functions in a library, or the first that it lacks.
+func functionsOf(l *library) (c *compiler, lacks string) {
+	c = &compiler{}
+	for _, f := range []struct {
+		name string
+		at   *uintptr
+	}{
+		{"hiprtcCreateProgram", &c.create}, {"hiprtcCompileProgram", &c.compile}, {"hiprtcGetCodeSize", &c.codeSize}, {"hiprtcGetCode", &c.code},
+		{"hiprtcGetProgramLogSize", &c.logSize}, {"hiprtcGetProgramLog", &c.log}, {"hiprtcDestroyProgram", &c.destroy}, {"hiprtcGetErrorString", &c.describe},
+	} {
+		if *f.at = l.find(f.name); *f.at == 0 {
+			return nil, f.name
 		}
 	}
-	return nil, unavailable(HIP, "libhiprtc, which compiles code for AMD's GPUs, cannot be loaded (%s): ROCm brings it (Debian, Ubuntu: libhiprtc-builtins5 and libamdhip64-5, or AMD's hiprtc)", oneLine(first))
+	return c, ""
 }
 
 // Compile makes a code object of a source in HIP for the device (hiprtc), for Module. CUDA's
@@ -79,7 +90,7 @@ func (d *Device) Compile(name, source string) ([]byte, error) {
 		arguments = []uintptr{program, 1, f.at(8)}
 	}
 	if code := invoke(c.compile, arguments...); int32(code) != 0 {
-		return nil, fmt.Errorf("compile %s for %s (%s): hiprtcCompileProgram: %s: %s", name, d.Place, d.Arch, said(code), result(f, c.logSize, c.log, program))
+		return nil, fmt.Errorf("compile %s for %s (%s): hiprtcCompileProgram: %s: %s", name, d.Place, d.Arch, said(code), bytes.Trim(result(f, c.logSize, c.log, program), "\x00\n "))
 	}
 	object := result(f, c.codeSize, c.code, program)
 	if len(object) == 0 {
@@ -102,5 +113,5 @@ func result(f frame, size, get, program uintptr) []byte {
 	if int32(invoke(get, program, uintptr(b.Addr()))) != 0 {
 		return nil
 	}
-	return append([]byte(nil), b.Bytes()...)
+	return bytes.Clone(b.Bytes()[:n])
 }
