@@ -259,3 +259,34 @@ func TestPathsToTheMemory(t *testing.T) {
 		}
 	}
 }
+
+// Before version 7 of ROCm HIP exports no dma-buf, and HSA does.
+func TestDMABufByHSA(t *testing.T) {
+	kind, child := eachKind(t)
+	if !child || kind != HIP {
+		return
+	}
+	d := opened(t, kind)
+	d.runtime.calls[callHandleForRange] = 0
+	const n = 5000
+	a := &adapter{dmaBuf: true}
+	r, err := NewRegion(domain{a: a}, d, n, verbs.AccessLocalWrite)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r.Path != PathDMABuf || len(r.Why) != 0 || len(a.asked) != 1 || a.asked[0] != "ibv_reg_dmabuf_mr 0+5000" {
+		t.Errorf("path %q, since %v, after %q: expected dma-buf", r.Path, r.Why, a.asked)
+	}
+	// Memory within an allocation is so far from its beginning, and memory of nobody is refused.
+	file, offset, err := d.View(r.Addr()+123, 77).DMABuf()
+	if err != nil || offset != 123 {
+		t.Errorf("offset %d, %v: expected 123", offset, err)
+	}
+	const refused = "dma-buf of 5000 bytes of hip:0: hsa_amd_portable_export_dmabuf: status 0x1001"
+	if _, _, err := d.View(r.Addr()+123, n).DMABuf(); err == nil || err.Error() != refused {
+		t.Errorf("%v: expected %q", err, refused)
+	}
+	if err := errors.Join(file.Close(), r.Free()); err != nil {
+		t.Error(err)
+	}
+}

@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// Build builds libcuda.so.1, libamdhip64.so.7 and libhiprtc.so.7, and returns their folder, for
-// LD_LIBRARY_PATH of a child: a process reads it at its start alone. more are the files of further
+// Build builds libcuda.so.1, libamdhip64.so.7, libhiprtc.so.7 and libhsa-runtime64.so.1, and returns
+// their folder, for LD_LIBRARY_PATH of a child: a process reads it at its start alone. more are the files of further
 // kernels in C, as testdata/gpu.h has them: its more_kernels.
 func Build(t testing.TB, more ...string) string {
 	t.Helper()
@@ -34,9 +34,10 @@ func Build(t testing.TB, more ...string) string {
 		code = append(code, path)
 	}
 	for name, args := range map[string][]string{
-		"libcuda.so.1":     code,
-		"libamdhip64.so.7": append([]string{"-DHIP"}, code...),
-		"libhiprtc.so.7":   {"hiprtc.c"},
+		"libcuda.so.1":          code,
+		"libamdhip64.so.7":      append([]string{"-DHIP"}, code...),
+		"libhiprtc.so.7":        {"hiprtc.c"},
+		"libhsa-runtime64.so.1": {"hsa.c"},
 	} {
 		args = append([]string{"-shared", "-fPIC", "-fvisibility=hidden", "-O1", "-Wall", "-Wno-unused-parameter", "-Werror", "-ffp-contract=off", "-I", ".", "-o", filepath.Join(dir, name)}, args...)
 		build := exec.CommandContext(t.Context(), cc, append(args, "-lpthread")...)
