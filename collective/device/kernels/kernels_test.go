@@ -169,8 +169,35 @@ func TestPTXAssembles(t *testing.T) {
 				}
 			}
 		}
-		if bytes.Contains(out, []byte("spill")) && !bytes.Contains(out, []byte(" 0 bytes spill stores")) {
-			t.Errorf("%s: registers spill: %s", arch, out)
+		if n := len(types) * len(reduce.Ops()); bytes.Count(out, []byte("bytes spill stores")) < n {
+			t.Errorf("%s: not of all %d kernels what spills: %s", arch, n, out)
+		}
+		if line := spills(out); line != "" {
+			t.Errorf("%s: registers spill: %s: %s", arch, line, out)
+		}
+	}
+}
+
+// spills is the first line of ptxas -v that tells of a kernel whose registers spill.
+func spills(out []byte) string {
+	for line := range bytes.Lines(out) {
+		if bytes.Contains(line, []byte("spill")) && !bytes.Contains(line, []byte(" 0 bytes spill stores, 0 bytes spill loads")) {
+			return string(bytes.TrimSpace(line))
+		}
+	}
+	return ""
+}
+
+func TestSpillsAreFound(t *testing.T) {
+	const none = "    0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads\n"
+	for out, want := range map[string]string{
+		"ptxas info    : Function properties for a\n" + none + none:                    "",
+		none + "    8 bytes stack frame, 4 bytes spill stores, 0 bytes spill loads\n":  "8 bytes stack frame, 4 bytes spill stores, 0 bytes spill loads",
+		"    8 bytes stack frame, 0 bytes spill stores, 12 bytes spill loads\n" + none: "8 bytes stack frame, 0 bytes spill stores, 12 bytes spill loads",
+		none + "    8 bytes stack frame, 10 bytes spill stores, 0 bytes spill loads":   "8 bytes stack frame, 10 bytes spill stores, 0 bytes spill loads",
+	} {
+		if got := spills([]byte(out)); got != want {
+			t.Errorf("%q spills by %q, expected %q", out, got, want)
 		}
 	}
 }
