@@ -2,6 +2,7 @@ package doctor
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"io/fs"
 	"path"
@@ -17,7 +18,7 @@ type vendor struct {
 	name, id  string   // PCI's
 	classes   []string // of PCI, by their beginning: a display that AMD builds into a CPU is none
 	module    string
-	files     []string // devices, by the beginning of their names
+	files     []string // devices, as path.Match has it: a container may be given any of them
 	allow     string   // gives this user the rights
 	libraries []library
 }
@@ -31,12 +32,12 @@ type library struct {
 
 var vendors = []vendor{
 	{
-		"nvidia", "0x10de", []string{"0x0300", "0x0302"}, "nvidia", []string{"dev/nvidia0", "dev/nvidiactl", "dev/nvidia-uvm"},
+		"nvidia", "0x10de", []string{"0x0300", "0x0302"}, "nvidia", []string{"dev/nvidia[0-9]*", "dev/nvidiactl", "dev/nvidia-uvm"},
 		"nvidia-modprobe -u -c 0  # container: --gpus all",
 		[]library{{"libcuda.so.1", true, "memory of GPUs"}, {"libnccl.so.2", false, "collectives by NCCL"}},
 	},
 	{
-		"amd", "0x1002", []string{"0x0302", "0x0380", "0x1200"}, "amdgpu", []string{"dev/kfd", "dev/dri/renderD128"},
+		"amd", "0x1002", []string{"0x0302", "0x0380", "0x1200"}, "amdgpu", []string{"dev/kfd", "dev/dri/renderD*"},
 		"usermod -aG render,video $USER  # and log in again; container: --device=/dev/kfd --device=/dev/dri",
 		[]library{{"libamdhip64.so", true, "memory of GPUs"}, {"librccl.so.1", false, "collectives by RCCL"}},
 	},
@@ -119,19 +120,30 @@ func (e *exam) gpuFileRows() (rows []Preflight) {
 		if len(e.gpus(v)) == 0 {
 			continue
 		}
-		var shut []string
-		for _, f := range v.files {
-			if _, err := fs.Stat(e.Files, f); err != nil {
-				shut = append(shut, "no /"+f)
-			} else if err := e.Writable("/" + f); err != nil {
-				shut = append(shut, err.Error())
+		var open, shut []string
+		for _, pattern := range v.files {
+			found, _ := fs.Glob(e.Files, pattern)
+			if len(found) == 0 {
+				shut = append(shut, "no /"+pattern)
+				continue
 			}
+			var first error // of files that are not of this vendor's cards alone one will do
+			usable := slices.IndexFunc(found, func(f string) bool {
+				err := e.Writable("/" + f)
+				first = cmp.Or(first, err)
+				return err == nil
+			})
+			if usable < 0 {
+				shut = append(shut, first.Error())
+				continue
+			}
+			open = append(open, "/"+found[usable])
 		}
 		if shut != nil {
 			rows = append(rows, finding(Warn, "gpu-files", v.name, strings.Join(shut, "; ")).but(codes.Permission, "/"+strings.Join(v.files, ", /")+", readable and writable", v.allow))
 			continue
 		}
-		rows = append(rows, pass("gpu-files", v.name, "/%s open", strings.Join(v.files, ", /")))
+		rows = append(rows, pass("gpu-files", v.name, "%s open", strings.Join(open, ", ")))
 	}
 	return e.orNoGPU(rows, "gpu-files")
 }

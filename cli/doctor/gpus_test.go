@@ -63,6 +63,21 @@ var gpuCases = []provocation{
 		f.write("sys/bus/pci/devices/0000:01:00.0/class", "0x030000")
 	}, "gpu-driver", Skip, "", "no GPU here", ""},
 	{"a GPU's files", amd, "gpu-files", Pass, "", "/dev/kfd, /dev/dri/renderD128 open", ""},
+	{"another GPU's file than the first's", but(func(f *fake) {
+		f.remove("dev/nvidia0")
+		f.write("dev/nvidia3", "")
+	}), "gpu-files", Pass, "", "/dev/nvidia3, /dev/nvidiactl, /dev/nvidia-uvm open", ""},
+	{"another card's render node", func(_ *testing.T, f *fake) {
+		withGPU(f, "amd")
+		f.write("dev/dri/renderD129", "")
+		f.Writable = func(path string) error {
+			if path == "/dev/dri/renderD128" {
+				return errors.New("open /dev/dri/renderD128: permission denied")
+			}
+			return nil
+		}
+	}, "gpu-files", Pass, "", "/dev/kfd, /dev/dri/renderD129 open", ""},
+	{"no GPU's file", but(func(f *fake) { f.remove("dev/nvidia0") }), "gpu-files", Warn, codes.Permission, "no /dev/nvidia[0-9]*", "nvidia-modprobe"},
 	{"a GPU without its files", but(func(f *fake) { f.remove("dev/nvidia-uvm") }), "gpu-files", Warn, codes.Permission, "no /dev/nvidia-uvm", "nvidia-modprobe"},
 	{"a GPU that others may use", func(_ *testing.T, f *fake) {
 		withGPU(f, "amd")
