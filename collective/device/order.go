@@ -137,7 +137,9 @@ func (t *Team) standing() standing {
 // not in the operation, it is what this rank waits for itself.
 func (t *Team) culprit(ctx context.Context) standing {
 	own := t.standing()
-	ctx, cancel := context.WithTimeout(ctx, rescueTime)
+	// Ranks come to this together, and one whose device does nothing any more has waited for that
+	// first.
+	ctx, cancel := context.WithTimeout(ctx, 2*rescueTime)
 	defer cancel()
 	all, err := gather(ctx, t, "wait of devices", own)
 	if err != nil {

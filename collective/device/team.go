@@ -14,7 +14,6 @@ import (
 	"ringcli/ring"
 	"ringcli/verbs"
 	"ringcli/verbs/gpu"
-	"ringcli/verbs/memory"
 	"ringcli/verbs/route"
 )
 
@@ -31,8 +30,8 @@ type Team struct {
 	kernels    map[string]*gpu.Function
 	apart      string // why the devices do not reach each other; "" if they do
 	arena      *gpu.Memory
-	all        *Region // the arenas of all ranks
-	block      *memory.Block
+	all        *Region     // the arenas of all ranks
+	block      *gpu.Pinned // of the numbers, for the rescue
 	order      order
 	small      int // calls by recursive doubling, whose buffers alternate
 	opened     map[opening]*opened
@@ -121,7 +120,7 @@ func (t *Team) open(place gpu.Place) (err error) {
 	if t.arena, err = t.device.Alloc(t.arenaBytes()); err != nil {
 		return err
 	}
-	if t.block, err = memory.Alloc(uint64(t.numbers())); err != nil {
+	if t.block, err = t.device.AllocPinned(t.numbers()); err != nil { // a copy to other memory may wait for the device
 		return err
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), t.ring.Timeout())
@@ -202,11 +201,7 @@ func (t *Team) Close() error {
 	if t.all != nil {
 		errs = append(errs, t.all.release())
 	}
-	errs = append(errs, t.stream.Close(), t.rescue.Close(), t.module.Close(), t.arena.Free())
-	if t.block != nil {
-		errs = append(errs, t.block.Free())
-	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, t.stream.Close(), t.rescue.Close(), t.module.Close(), t.arena.Free(), t.block.Free())...)
 }
 
 // gather gives every rank's value to every rank.
