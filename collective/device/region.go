@@ -109,6 +109,9 @@ func (r *Region) release() (err error) {
 	return err
 }
 
+// freeMemory is what ranks meet for that have let go of each other's memory.
+const freeMemory = "devices' memory that is free"
+
 // Close lets go of the others' memory, and returns when they have let go of this rank's, or
 // when the ring has failed. Closing twice is harmless, if all ranks do.
 func (r *Region) Close(ctx context.Context) error {
@@ -116,7 +119,7 @@ func (r *Region) Close(ctx context.Context) error {
 	if r.team.size == 1 || r.team.ring.Failed() {
 		return err
 	}
-	_, gone := gather(ctx, r.team, "devices' memory that is free", "")
+	_, gone := gather(ctx, r.team, freeMemory, "")
 	if r.team.ring.Failed() {
 		return err
 	}

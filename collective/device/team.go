@@ -8,6 +8,7 @@ import (
 	"math/bits"
 	"slices"
 	"strings"
+	"time"
 
 	"ringcli/collective/device/kernels"
 	"ringcli/collective/reduce"
@@ -194,12 +195,23 @@ func (t *Team) kernel(op reduce.Op, typ reduce.Type) (f *gpu.Function, err error
 // Device is this rank's.
 func (t *Team) Device() *gpu.Device { return t.device }
 
+// partTime is how long a team that is closed waits for the other ranks to let go of its memory: they
+// close theirs next.
+const partTime = 2 * time.Second
+
 // Close lets go of the devices' memory. No rank may be in an operation: ranks have met since, or
-// the ring has failed.
+// the ring has failed. This rank's own is freed once no other has it open (CUDA Driver API,
+// cuIpcOpenMemHandle: else what a peer does with it is undefined), or after partTime.
 func (t *Team) Close() error {
 	var errs []error
 	if t.all != nil {
 		errs = append(errs, t.all.release())
+		if t.size > 1 && !t.ring.Failed() {
+			ctx, cancel := context.WithTimeout(context.Background(), partTime)
+			_, _ = gather(ctx, t, freeMemory, "") // who does not come has gone
+			cancel()
+		}
+		t.all = nil
 	}
 	return errors.Join(append(errs, t.stream.Close(), t.rescue.Close(), t.module.Close(), t.arena.Free(), t.block.Free())...)
 }
