@@ -22,6 +22,7 @@ func (p *pair) register(v *Values) error {
 		if err != nil {
 			return err
 		}
+		region.Limit = p.process.o.Timeout
 		p.region, p.MR, p.Block = region, region.MR, region
 		v.add("memory", d.Place, "gpu_addr", hex(region.Addr()), "path", region.Path)
 		if len(region.Why) > 0 {
@@ -45,6 +46,7 @@ func (p *pair) source(ctx context.Context, op verbs.Opcode) error {
 	if p.region == nil {
 		return nil
 	}
+	defer p.process.o.Waiting("copies of " + p.process.o.GPU.Place.String())()
 	n := p.process.o.Bytes
 	if err := p.region.Store(ctx, partSource*n, n); err != nil {
 		return err
@@ -58,6 +60,7 @@ func (p *pair) arrived(ctx context.Context, part int) error {
 	if p.region == nil {
 		return nil
 	}
+	defer p.process.o.Waiting("copies of " + p.process.o.GPU.Place.String())()
 	n := p.process.o.Bytes
 	if err := p.region.Arrived(ctx, part*n, n); err != nil {
 		return err

@@ -35,7 +35,7 @@ type bench struct {
 	rate    float64            // of the port in bytes a second; 0: not known, or of no wire
 	beside  []googlebench.Figure
 	stamps  uint64
-	timeout time.Duration // of a wait for the server's answer
+	timeout time.Duration // of a wait for the server's answer, or for a copy of the GPU
 }
 
 // family is what is measured at each size.
@@ -85,10 +85,10 @@ func (b *bench) benchmarks(sizes []uint64, wanted func(name string) bool) []*goo
 
 // prepare allocates memory at both ends, for messages of so many bytes.
 func (b *bench) prepare(ctx context.Context, size uint64) (err error) {
-	if b.source, err = alloc(b.t, b.gpu, size); err != nil {
+	if b.source, err = alloc(b.t, b.gpu, size, b.timeout); err != nil {
 		return err
 	}
-	if b.inbound, err = alloc(b.t, b.gpu, size); err != nil {
+	if b.inbound, err = alloc(b.t, b.gpu, size, b.timeout); err != nil {
 		return err
 	}
 	if err := b.c.Send(kindMemory, memoryAsked{size}); err != nil {

@@ -2,6 +2,7 @@ package transport
 
 import (
 	"context"
+	"time"
 
 	"github.com/spf13/pflag"
 
@@ -30,12 +31,12 @@ func gpuOf(word string, flags *pflag.FlagSet) (*gpu.Device, error) {
 	return d, nil
 }
 
-// alloc allocates memory of a GPU or, without one, of the host.
-func alloc(t *transport.Transport, d *gpu.Device, length uint64) (m *transport.Memory, err error) {
+// alloc allocates memory of a GPU, each of whose copies has a limit, or without one of the host.
+func alloc(t *transport.Transport, d *gpu.Device, length uint64, limit time.Duration) (m *transport.Memory, err error) {
 	if d == nil {
 		m, err = t.Alloc(length)
-	} else {
-		m, err = t.AllocOn(d, length)
+	} else if m, err = t.AllocOn(d, length); err == nil {
+		m.Region().Limit = limit
 	}
 	if err == nil {
 		touch(m.Bytes())

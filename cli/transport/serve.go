@@ -132,7 +132,7 @@ func (v *server) serve(c *talk.Conn, r *ServedResult) (err error) {
 		r.Bytes = one.Size - one.From
 		return coded(err)
 	}
-	b := benched{t: t, c: c, gpu: v.gpu}
+	b := benched{t: t, c: c, gpu: v.gpu, timeout: v.Timeout}
 	return coded(b.serve())
 }
 
@@ -167,6 +167,7 @@ type benched struct {
 	t       *transport.Transport
 	c       *talk.Conn
 	gpu     *gpu.Device
+	timeout time.Duration // of one of its copies
 	memory  *transport.Memory
 	stop    context.CancelFunc // ends what runs; nil while nothing does
 	running sync.WaitGroup
@@ -251,7 +252,7 @@ func (b *benched) give(read func(any) error) error {
 	if asked.Bytes > mostMemory || b.memory != nil {
 		return exit.Usagef("%d bytes of memory are asked for: expected at most %d, once", asked.Bytes, uint64(mostMemory))
 	}
-	m, err := alloc(b.t, b.gpu, asked.Bytes)
+	m, err := alloc(b.t, b.gpu, asked.Bytes, b.timeout)
 	if err != nil {
 		return err
 	}

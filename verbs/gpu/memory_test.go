@@ -60,6 +60,9 @@ func TestStreamsAreAsynchronous(t *testing.T) {
 	if err := s.Wait(short); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "awaited work on "+kind.String()+":0") {
 		t.Errorf("%v: expected the deadline", err)
 	}
+	if err := s.wait(t.Context(), time.Millisecond); !errors.Is(err, verbs.ErrTimeout) {
+		t.Errorf("%v: expected the limit", err)
+	}
 	if err := s.Wait(t.Context()); err != nil {
 		t.Fatal(err)
 	}

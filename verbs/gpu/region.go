@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"ringcli/verbs"
 )
@@ -24,6 +25,8 @@ type Region struct {
 	Path Path
 	// Why says of each better path why it is not taken.
 	Why []error
+	// Limit is how long a copy is waited for; 0 is for as long as its context lets it.
+	Limit time.Duration
 
 	memory *Memory
 	stage  *Pinned // what MR covers if it is staged; else what Store and Load pass
@@ -106,17 +109,17 @@ func (r *Region) Free() error {
 // Store copies n bytes of Bytes from an offset on into the device's memory; what is sent from there
 // later is what the device has.
 func (r *Region) Store(ctx context.Context, offset, n int) error {
-	return r.run(ctx, r.stream.ToDevice(r.memory.Addr()+uint64(offset), r.stage.Addr()+uint64(offset), n))
+	return r.run(ctx, n, "from the host", r.stream.ToDevice(r.memory.Addr()+uint64(offset), r.stage.Addr()+uint64(offset), n))
 }
 
 // Load copies n bytes of the device's memory to Bytes.
 func (r *Region) Load(ctx context.Context, offset, n int) error {
-	return r.run(ctx, r.stream.FromDevice(r.stage.Addr()+uint64(offset), r.memory.Addr()+uint64(offset), n))
+	return r.run(ctx, n, "to the host", r.stream.FromDevice(r.stage.Addr()+uint64(offset), r.memory.Addr()+uint64(offset), n))
 }
 
 // CopyTo copies n bytes of the device's memory to another region of it.
 func (r *Region) CopyTo(ctx context.Context, to *Region, n int) error {
-	return r.run(ctx, r.stream.OnDevice(to.memory.Addr(), r.memory.Addr(), n))
+	return r.run(ctx, n, "within it", r.stream.OnDevice(to.memory.Addr(), r.memory.Addr(), n))
 }
 
 // String is, for example, "cuda:0, staged (dma-buf: ...)".
@@ -145,12 +148,15 @@ func (r *Region) Arrived(ctx context.Context, offset, n int) error {
 	return r.Store(ctx, offset, n)
 }
 
-// run waits for what has been queued, unless that failed.
-func (r *Region) run(ctx context.Context, queued error) error {
+// run waits for a copy of n bytes that has been queued, unless that failed.
+func (r *Region) run(ctx context.Context, n int, where string, queued error) error {
 	if queued != nil {
 		return queued
 	}
-	return r.stream.Wait(ctx)
+	if err := r.stream.wait(ctx, r.Limit); err != nil {
+		return fmt.Errorf("copy of %d bytes %s: %w", n, where, err)
+	}
+	return nil
 }
 
 // What cuFlushGPUDirectRDMAWrites is told, and how it says that there is nothing to flush by.

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"runtime"
 	"time"
+
+	"ringcli/verbs"
 )
 
 // Stream is a queue of a device's work: what it is given runs in order, after the call has come
@@ -85,7 +87,11 @@ const (
 )
 
 // Wait waits until all has run, or for the context.
-func (s *Stream) Wait(ctx context.Context) error {
+func (s *Stream) Wait(ctx context.Context) error { return s.wait(ctx, 0) }
+
+// wait is Wait, for a limit if that is above zero.
+func (s *Stream) wait(ctx context.Context, limit time.Duration) error {
+	begun := time.Now()
 	for i := 0; ; i++ {
 		if done, err := s.Done(); done {
 			return err
@@ -94,6 +100,8 @@ func (s *Stream) Wait(ctx context.Context) error {
 		case i < spins:
 		case ctx.Err() != nil:
 			return fmt.Errorf("awaited work on %s: %w", s.device.Place, context.Cause(ctx))
+		case limit > 0 && time.Since(begun) > limit:
+			return fmt.Errorf("awaited work on %s: %w after %s, and no part of it is known to be done", s.device.Place, verbs.ErrTimeout, limit)
 		case i < yields:
 			runtime.Gosched()
 		default:
