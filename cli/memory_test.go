@@ -114,10 +114,18 @@ func TestMemoryStaged(t *testing.T) {
 	t.Parallel()
 	staged := func(why string, variables []string, line string) {
 		t.Helper()
+		rows := 0
 		for _, o := range finishOn(t, variables, exit.OK, "local", "-n", "3", "-c", line+" --memory cuda:0 --size 100K --iters 2 --check") {
-			if text, _ := o["path_why"].(string); o["memory"] != nil && (o["path"] != "staged" || o["wrong"] != 0.0 || !strings.Contains(text, why)) {
+			if o["memory"] == nil {
+				continue
+			}
+			rows++
+			if text, _ := o["path_why"].(string); o["path"] != "staged" || o["wrong"] != 0.0 || !strings.Contains(text, why) {
 				t.Errorf("%s: %v: expected staged since %s, nothing wrong", line, o, why)
 			}
+		}
+		if rows != 1 {
+			t.Errorf("%s: %d rows of a GPU's memory, expected 1", line, rows)
 		}
 	}
 	for _, op := range []string{"all-gather", "reduce-scatter --in-place", "broadcast --root 2", "reduce --root 1"} {
