@@ -3,6 +3,7 @@ package cli
 import (
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -55,6 +56,29 @@ func TestVendorsBesideTheRing(t *testing.T) {
 		if len(rows) != len(c.backends) || rows[c.backends[0]] < 2 || rows[c.backends[len(c.backends)-1]] < 2 {
 			t.Errorf("%v: rows by %v, expected %v", args, rows, c.backends)
 		}
+	}
+}
+
+// A back end's devices differ by rank. A GPU that all ranks are to have is another team than they are,
+// though it is the one that rank 0 has of them.
+func TestDevicesOfABackEnd(t *testing.T) {
+	t.Parallel()
+	p := byVendors(t, nil, "local", "-n", "2", "-c", "ar --backend nccl --check --iters 2; ar --memory cuda:0 --check --iters 2; ar --backend nccl --check --iters 2; ar --memory cuda:1 --check --iters 2", "--output", "json")
+	p.start(t)
+	if code := p.end(t, hung); code != exit.OK {
+		t.Fatalf("exit code %d\n%s%s", code, p.stdout.String(), p.stderr.String())
+	}
+	var places []any
+	for _, o := range objects(t, p.stdout.String()) {
+		if o["command"] == "all-reduce" {
+			places = append(places, o["memory"])
+			if o["wrong"] != 0.0 {
+				t.Errorf("%v: expected nothing wrong", o)
+			}
+		}
+	}
+	if want := []any{"cuda:0", "cuda:0", "cuda:0", "cuda:1"}; !slices.Equal(places, want) {
+		t.Errorf("memory of %v, expected %v", places, want)
 	}
 }
 

@@ -106,6 +106,7 @@ func checkBackends(s *session.Session, call command.Call, what string, o operati
 // and where their memory is if nobody has said so. auto becomes what it stands for.
 func (o *operation) settle(ctx context.Context, m *session.Member, s *session.Session, list Variants) (Variants, error) {
 	list = slices.Clone(list)
+	asked := o.place
 	for i := range list {
 		w := &list[i]
 		if w.Backend == "" {
@@ -128,7 +129,7 @@ func (o *operation) settle(ctx context.Context, m *session.Member, s *session.Se
 		if err != nil {
 			return nil, err
 		}
-		b, err := m.Backend(ctx, f, o.place)
+		b, err := m.Backend(ctx, f, asked)
 		if err != nil {
 			return nil, exit.Sharedf(exit.Code(err), "%w", err)
 		}
@@ -140,6 +141,7 @@ func (o *operation) settle(ctx context.Context, m *session.Member, s *session.Se
 			if o.place, err = gpu.ParsePlace(b.Device()); err != nil {
 				return nil, err
 			}
+			o.placedBy = b.Name()
 		}
 		places, err := session.Share(ctx, m, b.Device())
 		if err != nil {

@@ -64,7 +64,7 @@ func (v *vectors) onDevice(ctx context.Context, m *session.Member, o operation) 
 	if o.place.Kind == gpu.Host {
 		return nil
 	}
-	team, err := m.Team(ctx, o.place)
+	team, err := m.Team(ctx, o.place, o.placedBy)
 	if err == nil {
 		v.device, err = team.Vectors(ctx, m.Comm, v.send, v.recv)
 	}

@@ -35,6 +35,7 @@ type operation struct {
 	inPlace  bool
 	buffers  buffers.Kind
 	place    gpu.Place                  // whose memory
+	placedBy string                     // the back end that has chosen the place, which differs by rank; "" if it was asked for
 	backend  string                     // "" is our ring
 	vendor   map[string]backend.Backend // by their names, once they are settled
 	options  collective.CallOptions

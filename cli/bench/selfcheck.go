@@ -75,7 +75,7 @@ func selfCheck(ctx context.Context, s *session.Session, others Variants) error {
 		}
 		for _, w := range list {
 			o := operation{
-				place: asked.place, vendor: asked.vendor,
+				place: asked.place, placedBy: asked.placedBy, vendor: asked.vendor,
 				op: op, red: reduce.Sum, count: selfCheckBytes / selfCheckTypes[0].Size(),
 				root: selfCheckRoot(op, m.Ring.Size()), iters: selfCheckIters, warmup: selfCheckWarmup, check: true,
 			}

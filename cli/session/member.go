@@ -33,8 +33,8 @@ var Corrupt func(rank int) func(op collective.Operation, segment int, payload []
 type Member struct {
 	Ring *ring.Ring
 	Comm *collective.Comm
-	// Devices are the ranks' GPUs, by the place that was asked for.
-	Devices map[gpu.Place]*device.Team
+	// Devices are the ranks' GPUs, by what was asked for.
+	Devices map[string]*device.Team
 	// Backends are the vendors' that were asked for, by their names and where.
 	Backends map[string]backend.Backend
 	// Command is what runs: the name of a command of a line.
@@ -56,10 +56,14 @@ type Member struct {
 	Table tables.TableStatus
 }
 
-// Team is the ranks with their GPUs of a place, made when it is first asked for. All ranks
-// call it, and it fails on all alike.
-func (m *Member) Team(ctx context.Context, place gpu.Place) (*device.Team, error) {
-	if t := m.Devices[place]; t != nil {
+// Team is the ranks with their GPUs, made when it is first asked for: by their places or, where a
+// back end has chosen them, whose name is by, as it has. All ranks call it, and it fails on all alike.
+func (m *Member) Team(ctx context.Context, place gpu.Place, by string) (*device.Team, error) {
+	key := place.String()
+	if by != "" {
+		key = by // the same on all ranks, as the place need not be
+	}
+	if t := m.Devices[key]; t != nil {
 		return t, nil
 	}
 	t, err := device.Join(ctx, m.Ring, place)
@@ -67,9 +71,9 @@ func (m *Member) Team(ctx context.Context, place gpu.Place) (*device.Team, error
 		return nil, err
 	}
 	if m.Devices == nil {
-		m.Devices = map[gpu.Place]*device.Team{}
+		m.Devices = map[string]*device.Team{}
 	}
-	m.Devices[place] = t
+	m.Devices[key] = t
 	return t, nil
 }
 
