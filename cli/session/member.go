@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"maps"
 	"reflect"
 	"slices"
 	"strconv"
@@ -106,16 +108,19 @@ func (m *Member) Backend(ctx context.Context, f *backend.Factory, place gpu.Plac
 }
 
 // Close gives back what computes over the ring.
-func (m *Member) Close() (err error) {
-	for _, b := range m.Backends {
-		err = errors.Join(err, b.Close())
+func (m *Member) Close() error {
+	err := errors.Join(closeAll(m.Backends), closeAll(m.Devices), m.Comm.Close())
+	m.Backends, m.Devices = nil, nil
+	return err
+}
+
+// closeAll closes in the order of the keys, which is that of the other ranks: some wait for their like
+// there.
+func closeAll[T io.Closer](all map[string]T) (err error) {
+	for _, key := range slices.Sorted(maps.Keys(all)) {
+		err = errors.Join(err, all[key].Close())
 	}
-	m.Backends = nil
-	for _, t := range m.Devices {
-		err = errors.Join(err, t.Close())
-	}
-	m.Devices = nil
-	return errors.Join(err, m.Comm.Close())
+	return err
 }
 
 // shared is a rank's value on the control ring, with what it belongs to: ranks
