@@ -82,6 +82,26 @@ func TestDevicesOfABackEnd(t *testing.T) {
 	}
 }
 
+// What a table ends with says of a vendor's rows, too, how the memory is reached.
+func TestMemoryNotesOfVendors(t *testing.T) {
+	t.Parallel()
+	for _, args := range [][]string{
+		{"local", "-n", "2", "-c", "ar --backend nccl --iters 2"},
+		{"bench", "all-reduce", "-n", "2", "--backend", "nccl", "-b", "1K", "-e", "1K", "--iters", "2"},
+	} {
+		p := byVendors(t, nil, args...)
+		p.start(t)
+		if code, text := p.end(t, hung), p.stdout.String(); code != exit.OK || !strings.Contains(text, "cuda:0: as the back end's library moves it") {
+			t.Errorf("%q: exit code %d\n%s%s", args, code, text, p.stderr.String())
+		}
+	}
+	p := program(t, "bench", "barrier", "-n", "2", "--memory", "cuda:0")
+	p.start(t)
+	if code := p.end(t, hung); code != exit.Usage || !strings.Contains(p.stderr.String(), "bench barrier: --memory cuda:0 means nothing here") {
+		t.Errorf("bench barrier --memory: exit code %d\n%s", code, p.stderr.String())
+	}
+}
+
 // The check finds what a library has got wrong, and each way to fail has its exit code and
 // says what is missing.
 func TestVendorsFail(t *testing.T) {

@@ -85,7 +85,7 @@ func barrierFlags(fs *pflag.FlagSet) {
 const perRank = "per-rank"
 
 // vectorsOnly are flags of a bench that mean nothing to a barrier.
-var vectorsOnly = []string{"begin", "end", "factor", "segment", "depth", "type", "op", "root", "buffers", "sync", verifySegments, "floor", "window", "check", "checks", "html"}
+var vectorsOnly = []string{"begin", "end", "factor", "segment", "depth", "type", "op", "root", "buffers", "memory", "sync", verifySegments, "floor", "window", "check", "checks", "html"}
 
 // barriers measures barriers in one way, or in several by turns.
 func (b sweep) barriers(ctx context.Context, asked Variants) error {

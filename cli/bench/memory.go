@@ -24,8 +24,9 @@ type OnMemory struct {
 	PathWhy string      `json:"path_why,omitempty"` // not by IPC
 }
 
-// pathWords are what paths are to people.
+// pathWords are what paths are to people. A vendor's back end tells none.
 var pathWords = map[device.Path]string{
+	"":            "as the back end's library moves it",
 	device.IPC:    "kernels read the peers' memory by its IPC handles",
 	device.Staged: "staged through pinned memory of the host",
 }
