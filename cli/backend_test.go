@@ -102,6 +102,41 @@ func TestMemoryNotesOfVendors(t *testing.T) {
 	}
 }
 
+// `backends` shows each library that is found, and fails for one that is not.
+func TestBackendsAreFound(t *testing.T) {
+	t.Parallel()
+	p := byVendors(t, nil, "backends", "--output", "json")
+	p.start(t)
+	if code := p.end(t, hung); code != exit.OK {
+		t.Fatalf("exit code %d\n%s%s", code, p.stdout.String(), p.stderr.String())
+	}
+	memory := map[any]any{}
+	for _, o := range objects(t, p.stdout.String()) {
+		name, is := o["backend"]
+		if !is {
+			continue
+		}
+		memory[name] = o["memory"]
+		if path, _ := o["path"].(string); o["ok"] != true || o["reason"] != "" || (name == "ring") != (path == "") || o["chosen"] != (name == "nccl") {
+			t.Errorf("%v: expected it to be available, and auto to be nccl", o)
+		}
+	}
+	if len(memory) != 3 || memory["ring"] != "host" || memory["nccl"] != "cuda" || memory["rccl"] != "hip" {
+		t.Errorf("memory of back ends: %v", memory)
+	}
+	if os.Getenv("RINGTEST_GPU") != "" {
+		return // a machine that may have the libraries
+	}
+	for name, want := range map[string]string{"nccl": "libnccl.so.2 cannot be loaded", "rccl": "librccl.so.1 cannot be loaded"} {
+		p := program(t, "backends", name)
+		p.Env = append(p.Env, "LD_LIBRARY_PATH="+t.TempDir())
+		p.start(t)
+		if code := p.end(t, hung); code != exit.Usage || !strings.Contains(p.stderr.String(), name+": ") || !strings.Contains(p.stderr.String(), want) {
+			t.Errorf("backends %s: exit code %d: expected %d and %q\n%s", name, code, exit.Usage, want, p.stderr.String())
+		}
+	}
+}
+
 // The check finds what a library has got wrong, and each way to fail has its exit code and
 // says what is missing.
 func TestVendorsFail(t *testing.T) {
