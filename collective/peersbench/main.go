@@ -21,6 +21,9 @@
 // reads no clock, and the time of an iteration is that of the slowest rank. Results are
 // checked before, element by element.
 //
+// Whatever ends the rounds early, --limit and Ctrl-C included, what was measured is printed,
+// with how much of the plan that is.
+//
 // It ends with 2 if something failed or was wrong, with 3 if it was called wrongly, and
 // with 130 after Ctrl-C.
 package main

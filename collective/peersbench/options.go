@@ -66,7 +66,7 @@ func (o *options) flags(f *pflag.FlagSet) {
 	f.BoolVar(&o.quick, "quick", false, "3 rounds of 8, 4K, 256K and 4M, unless other flags say otherwise: a look, not a result")
 	f.BoolVar(&o.noPlot, "no-plot", false, "print no curves")
 	f.DurationVar(&o.window, "window", 15*time.Millisecond, "how long one measurement of small vectors takes")
-	f.DurationVar(&o.limit, "limit", 30*time.Minute, "end after this long, whatever happens")
+	f.DurationVar(&o.limit, "limit", 30*time.Minute, "end the rounds after this long, and print what was measured")
 	f.StringVar(&o.html, "html", "", "write a page with the curves to this file")
 	f.StringVar(&o.json, "json", "", "write every figure of every round to this file, an object a line")
 }

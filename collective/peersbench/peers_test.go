@@ -116,6 +116,39 @@ func TestOneRound(t *testing.T) {
 	}
 }
 
+// What ends the rounds leaves what was measured.
+func TestStoppedRun(t *testing.T) {
+	if _, err := exec.LookPath("gcc"); err != nil {
+		t.Skip("no gcc: the limits are measured by a C program")
+	}
+	file := filepath.Join(t.TempDir(), "figures.json")
+	o := parse(t, "--ranks", "2", "--sizes", "8,64K", "--rounds", "1000", "--window", "1ms", "--operations", "all-reduce", "--contenders", "memcpy,floor", "--json", file)
+	why := errors.New("enough")
+	ctx, stop := context.WithCancelCause(t.Context())
+	defer stop(nil)
+	var text bytes.Buffer
+	log := logger(func(line string) {
+		if strings.Contains(line, "round 2:") {
+			stop(why)
+		}
+	})
+	if err := run(ctx, o, &text, log); !errors.Is(err, why) || !strings.Contains(err.Error(), " of 1000 rounds") {
+		t.Error(err)
+	}
+	data, err := os.ReadFile(file)
+	if n := bytes.Count(data, []byte(`"kind":"cell"`)); err != nil || n != 4 || !strings.Contains(text.String(), "note: stopped after ") {
+		t.Errorf("%d cells, %v\n%s", n, err, &text)
+	}
+}
+
+// logger is called with every line.
+type logger func(line string)
+
+func (f logger) Write(b []byte) (int, error) {
+	f(string(b))
+	return len(b), nil
+}
+
 // startsHere runs the least program of an MPI's own, as its contenders are run: what fails
 // there, such as for a /dev/shm that cannot be written, is the peer's and no fault of ours.
 func startsHere(t *testing.T, tool string) error {

@@ -205,6 +205,23 @@ func (r *Results) placement(ranks, round int, took time.Duration) Placement {
 	return p
 }
 
+// stop notes that the rounds have ended early, and how much of them there is.
+func (r *Results) stop(why error) error {
+	whole := map[int]int{} // rounds by ranks
+	for _, p := range r.Rounds {
+		whole[p.Ranks]++
+	}
+	more := 0
+	for _, c := range r.cells {
+		if len(c.line) > whole[c.ranks] {
+			more++
+		}
+	}
+	err := fmt.Errorf("stopped after %d of %d rounds and %d cells of the next: %w", len(r.Rounds), r.options.rounds*len(r.options.rankNumbers), more, why)
+	r.Notes = append(r.Notes, err.Error())
+	return err
+}
+
 // best is the name of the contender of a role with the least median; empty for none.
 func (c *cellResults) best(of role) string {
 	best := ""
@@ -333,6 +350,9 @@ func (r *Results) json(w io.Writer) error {
 			Kind string `json:"kind"`
 			Growth
 		}{"growth", g})
+	}
+	for _, text := range r.Notes {
+		lines = append(lines, map[string]string{"kind": "note", "text": text})
 	}
 	for _, text := range r.Failures {
 		lines = append(lines, map[string]string{"kind": "failure", "text": text})

@@ -4,6 +4,7 @@ package main
 
 import (
 	"bytes"
+	"errors"
 	"math"
 	"regexp"
 	"slices"
@@ -116,6 +117,39 @@ func TestTables(t *testing.T) {
 	for v, want := range map[float64]string{0: "-", 0.0049: "0.0049", 0.05: "0.050", 0.0996: "0.10", 9.994: "9.99", 9.996: "10.0", 99.96: "100", 123456: "123456"} {
 		if got := figure(v); got != want {
 			t.Errorf("%g is written %s, want %s", v, got, want)
+		}
+	}
+}
+
+// Rounds that have ended early are told of, and what there is has all its tables.
+func TestStopped(t *testing.T) {
+	o := parse(t, "--sizes", "8,1M,4M", "--ranks", "2,4", "--operations", "all-reduce,barrier", "--rounds", "3")
+	why := errors.New("not done")
+	for _, c := range []struct {
+		cells int // that were measured once
+		says  string
+	}{{0, "after 0 of 6 rounds and 0 cells of the next"}, {2, "after 0 of 6 rounds and 2 cells of the next"}, {4, "after 1 of 6 rounds and 0 cells of the next"}} {
+		r := newResults(o, 2)
+		for i, in := range o.cells(2) {
+			r.of(in, "ringcli").Iters = 5
+			if i < c.cells {
+				r.keep(in, 0, taking{us: map[string]float64{"ringcli": 1}})
+			}
+		}
+		if c.cells == len(o.cells(2)) {
+			r.Rounds = append(r.Rounds, r.placement(2, 0, time.Second))
+		}
+		if err := r.stop(why); !errors.Is(err, why) || !strings.Contains(err.Error(), c.says) {
+			t.Errorf("%v, want %q", err, c.says)
+		}
+		var text, page, lines bytes.Buffer
+		if err := errors.Join(r.print(&text, true), r.page(&page), r.json(&lines)); err != nil {
+			t.Error(err)
+		}
+		for _, out := range []*bytes.Buffer{&text, &page, &lines} {
+			if !strings.Contains(out.String(), c.says) {
+				t.Errorf("no %q in\n%s", c.says, out)
+			}
 		}
 	}
 }

@@ -72,30 +72,27 @@ func run(ctx context.Context, o options, out, log io.Writer) (err error) {
 		return cause(ctx, err)
 	}
 	results := newResults(o, len(cpus))
+	var stopped error
 	for _, n := range o.rankNumbers {
 		f := &field{options: o, ranks: n, cpus: len(cpus), log: log, results: results,
 			teams: map[string]*team{}, starts: map[string]int{}, site: site{bin: bin, shm: shm, self: self, cpus: commas(cpus), hosts: o.hosts}}
 		if err := f.measure(ctx); err != nil {
-			return cause(ctx, err)
+			stopped = results.stop(cause(ctx, err))
+			break
 		}
 	}
-	if err := results.print(out, !o.noPlot); err != nil {
-		return err
-	}
+	// What was measured may have taken hours: all of it is written, whatever has happened.
+	errs := []error{stopped, results.print(out, !o.noPlot)}
 	if f := outputs[0]; f != nil {
-		if err := results.page(f); err != nil {
-			return err
-		}
+		errs = append(errs, results.page(f))
 	}
 	if f := outputs[1]; f != nil {
-		if err := results.json(f); err != nil {
-			return err
-		}
+		errs = append(errs, results.json(f))
 	}
 	if n := len(results.Failures); n > 0 {
-		return fmt.Errorf("%d failures, see above", n)
+		errs = append(errs, fmt.Errorf("%d failures, see above", n))
 	}
-	return nil
+	return errors.Join(errs...)
 }
 
 // programs are those that the chosen contenders need.
