@@ -19,11 +19,12 @@ import (
 type role uint8
 
 const (
-	rolePeer  role = iota // the fastest of them is the reference
-	roleOurs              // by the fastest peer
-	roleTCP               // the reference of soft
-	roleSoft              // by roleTCP
-	roleLimit             // what the machine allows
+	rolePeer     role = iota // the fastest of them is the reference
+	roleOurs                 // by the fastest peer
+	roleTCP                  // the reference of soft
+	roleSoft                 // by roleTCP
+	roleLimit                // what the machine allows
+	roleBaseline             // an older build of ours; what it is of is compared with it, too
 )
 
 // contender is somebody who is measured.
@@ -31,6 +32,7 @@ type contender struct {
 	name  string
 	what  string // for people
 	role  role
+	of    string                 // of a baseline: the contender that it was
 	only  []collective.Operation // that it is about; nil for all
 	order byte                   // of a measurement; 0 for orderMeasure
 	hosts bool                   // it is for several hosts
@@ -46,6 +48,7 @@ type site struct {
 	shm     string // a folder of ours in /dev/shm, or dir where there is none
 	bin     string // where the compiled programs are
 	self    string // this program
+	older   string // another build of it; empty for none
 	list    string // of the ring; empty but for ringcli
 	device  string
 	cpus    string        // that this process may use, such as 0,1
@@ -101,7 +104,7 @@ func tuned(algorithms ...string) []string {
 	return settings
 }
 
-var contenders = append([]contender{
+var contenders = withBaselines(append([]contender{
 	{name: "openmpi", what: "Open MPI as it comes", start: runOpenMPI()},
 	{name: "openmpi-nocma", what: "Open MPI, copies through shared memory instead of from process to process",
 		start: runOpenMPI("btl_vader_single_copy_mechanism", "none")},
@@ -139,20 +142,49 @@ var contenders = append([]contender{
 		start: runOpenMPI(append([]string{"coll_han_priority", "100"}, betweenHosts...)...)},
 	{name: "openmpi-hosts-tcp", what: "Open MPI over TCP alone, also within a host", hosts: true, start: runOpenMPI("pml", "ob1", "btl", "tcp,self")},
 	{name: "ringcli-soft", what: "ringcli on the soft device alone, also within a host", role: roleOurs, hosts: true, start: runRingcli(buffersAlloc, "soft", collective.AlgorithmAuto)},
-}, algorithmContenders()...)
+}, algorithmContenders()...))
 
-// fielded are all contenders on several hosts, or on one.
+// withBaselines adds ringcli's contenders on one host once more, as --baseline has them.
+func withBaselines(list []contender) []contender {
+	for _, c := range list {
+		if !c.hosts && (c.role == roleOurs || c.role == roleSoft) {
+			b := c
+			b.name = strings.TrimSuffix("baseline-"+strings.TrimPrefix(strings.TrimPrefix(c.name, "ringcli"), "-"), "-")
+			b.what, b.role, b.of = "--baseline: "+c.what, roleBaseline, c.name
+			b.start = func(s site) []job {
+				s.self = s.older
+				return c.start(s)
+			}
+			list = append(list, b)
+		}
+	}
+	return list
+}
+
+// fielded are all contenders on several hosts, or on one; without baselines.
 func fielded(hosts bool) (list []contender) {
 	for _, c := range contenders {
-		if c.hosts == hosts {
+		if c.hosts == hosts && c.role != roleBaseline {
 			list = append(list, c)
 		}
 	}
 	return list
 }
 
-func contenderNames(hosts bool) (names []string) {
-	for _, c := range fielded(hosts) {
+// baselines are those of a contender, of "" all.
+func baselines(of string) (list []contender) {
+	for _, c := range contenders {
+		if c.role == roleBaseline && (of == "" || c.of == of) {
+			list = append(list, c)
+		}
+	}
+	return list
+}
+
+func contenderNames(hosts bool) []string { return names(fielded(hosts)) }
+
+func names(list []contender) (names []string) {
+	for _, c := range list {
 		names = append(names, c.name)
 	}
 	return names
@@ -194,6 +226,9 @@ func (o options) chosen(crowded bool) (list []contender, left []string) {
 			left = append(left, c.name+": its ranks poll without giving the CPU away, so that it is no fair reference where ranks outnumber CPUs (--contenders takes it all the same)")
 		default:
 			list = append(list, c)
+			if o.baseline != "" {
+				list = append(list, baselines(c.name)...)
+			}
 		}
 	}
 	return list, left

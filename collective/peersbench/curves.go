@@ -27,12 +27,12 @@ const (
 
 // plotMarks draw the curves, one for each of contenders: a contender's is always the
 // same.
-var plotMarks = []string{"M", "c", "r", "d", "h", "s", "H", "●", "○", "◌", "T", "D", "R", "A", "S", "_", "."}
+var plotMarks = []string{"M", "c", "r", "d", "h", "s", "H", "●", "○", "◌", "T", "D", "R", "A", "S", "_", ".", "■", "□", "▪", "▫"}
 
 // all are the contenders of an operation that were measured, in their order.
 func (r *Results) all(op collective.Operation, ranks int) []contender {
 	var list []contender
-	present := r.present(op, ranks, rolePeer, roleOurs, roleTCP, roleSoft, roleLimit)
+	present := r.present(op, ranks, rolePeer, roleOurs, roleTCP, roleSoft, roleLimit, roleBaseline)
 	for _, who := range contenders {
 		for _, p := range present {
 			if p.name == who.name {
@@ -80,7 +80,7 @@ func (r *Results) plot(op collective.Operation, ranks int) []string {
 }
 
 func markOf(who contender) string {
-	for i, c := range fielded(who.hosts) {
+	for i, c := range append(fielded(who.hosts), baselines("")...) {
 		if c.name == who.name {
 			return plotMarks[i]
 		}
@@ -106,12 +106,16 @@ type pagePart struct {
 func (r *Results) page(w io.Writer) error {
 	var parts []pagePart
 	ratios := r.ratios()
+	fielded := fielded(r.options.hosts > 0)
+	if r.options.baseline != "" {
+		fielded = append(fielded, baselines("")...)
+	}
 	for _, n := range r.options.rankNumbers {
 		for _, op := range r.options.operations {
 			part := pagePart{Head: []string{"size"}}
 			var curves []chart.Curve
 			// Every contender has its place and so its colour, here or not.
-			for _, who := range fielded(r.options.hosts > 0) {
+			for _, who := range fielded {
 				curve := chart.Curve{Name: who.name}
 				for _, c := range r.cells {
 					if m := c.of[who.name].median(); c.op == op && c.ranks == n && m > 0 {
@@ -148,5 +152,5 @@ func (r *Results) page(w io.Writer) error {
 		*Results
 		Names []string
 		Parts []pagePart
-	}{r, contenderNames(r.options.hosts > 0), parts})
+	}{r, names(fielded), parts})
 }

@@ -293,6 +293,8 @@ func (o *options) checkHosts() error {
 		return fmt.Errorf("--hosts %d: expected 2 to %d, or 0 for none", o.hosts, mostHosts)
 	case !validRate.MatchString(o.rate):
 		return fmt.Errorf("--rate %s: expected a number with kbit, mbit or gbit, such as 1gbit", o.rate)
+	case o.baseline != "":
+		return errors.New("--baseline with --hosts: expected one of both: baselines are of one host")
 	case o.noPin:
 		return errors.New("--no-pin with --hosts: expected one of both: ranks of hosts are bound to no CPU anyway")
 	}

@@ -141,6 +141,40 @@ func TestStoppedRun(t *testing.T) {
 	}
 }
 
+// The baseline's ranks are of its program, beside ours and in a ring of their own.
+func TestBaseline(t *testing.T) {
+	if _, err := exec.LookPath("gcc"); err != nil {
+		t.Skip("no gcc: the line is measured by a C program")
+	}
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	older := filepath.Join(dir, "older")
+	if err := os.WriteFile(older, []byte("#!/bin/sh\necho >>"+dir+"/started\nexec "+self+" \"$@\"\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(dir, "figures.json")
+	o := parse(t, "--ranks", "2", "--sizes", "8,64K", "--rounds", "2", "--window", "1ms", "--operations", "all-reduce,barrier", "--contenders", "ringcli-slices,soft", "--baseline", older, "--json", file)
+	var text, log bytes.Buffer
+	if err := run(t.Context(), o, &text, &log); err != nil {
+		t.Fatalf("%v\n%s", err, &log)
+	}
+	if started, err := os.ReadFile(filepath.Join(dir, "started")); err != nil || len(started) != 4 {
+		t.Errorf("%d ranks of the baseline were started, %v", len(started), err)
+	}
+	data, err := os.ReadFile(file)
+	for _, name := range []string{"baseline-slices", "baseline-soft"} {
+		if n := bytes.Count(data, []byte(`"reference":"`+name+`"`)); err != nil || n != 3 {
+			t.Errorf("%d ratios by %s, %v\n%s", n, name, err, &text)
+		}
+	}
+	if strings.Count(text.String(), " mean ") != 2 {
+		t.Errorf("no means of the baseline\n%s", &text)
+	}
+}
+
 // logger is called with every line.
 type logger func(line string)
 
@@ -222,6 +256,7 @@ func TestBadInput(t *testing.T) {
 		"--operations all-to-all": "expected some of all-reduce", "--contenders nccl": "expected some of openmpi", "--limit 0s": "above 0", "--window 1us": "expected 1ms",
 		"--retakes -1": "expected 0 to 100", "--hosts 1": "expected 2 to 16", "--hosts 4 --ranks 8,6": "--ranks 6 with --hosts 4: expected a multiple of 4",
 		"--hosts 2 --rate fast": "such as 1gbit", "--hosts 2 --no-pin": "expected one of both", "--hosts 2 --contenders mpich": "expected some of openmpi-hosts",
+		"--baseline no-such-program": "expected what `go -C", "--contenders baseline": "expected some of openmpi",
 		"--contenders ringcli-ring": "expected some of openmpi", "--ruonds 1": "unknown flag", "all-reduce": "expected flags only",
 	} {
 		c := command()

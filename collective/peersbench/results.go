@@ -109,6 +109,8 @@ func (s Spread) text(write func(float64) string) string {
 
 func hundredths(v float64) string { return strconv.FormatFloat(v, 'f', 2, 64) }
 
+func thousandths(v float64) string { return strconv.FormatFloat(v, 'f', 3, 64) }
+
 func whole(v float64) string { return strconv.FormatFloat(v, 'f', 0, 64) }
 
 // cellResults are what was measured in one cell, by contender.
@@ -282,6 +284,19 @@ func (r *Results) ratios() []Ratio {
 	return list
 }
 
+// byBaseline are the ratios of ours by the same of --baseline: above 1 it has become faster.
+func (r *Results) byBaseline() []Ratio {
+	var list []Ratio
+	for _, c := range r.cells {
+		for _, old := range baselines("") {
+			if ratio, ok := c.ratio(old.of, old.name); ok {
+				list = append(list, ratio)
+			}
+		}
+	}
+	return list
+}
+
 // geometric is the geometric mean of the medians of some ratios, and how many they are.
 func geometric(list []Ratio, op collective.Operation, ranks int, name string) (mean float64, n int) {
 	sum := 0.0
@@ -339,7 +354,7 @@ func (r *Results) json(w io.Writer) error {
 			}{"cell", c.op.String(), c.ranks, c.bytes, c.count() * elemSize, who.name, t.Iters, t.median(), numbers(t.us), numbers(c.line), numbers(c.others), t.links(), c.leastOver(r.options.hosts)})
 		}
 	}
-	for _, ratio := range r.ratios() {
+	for _, ratio := range append(r.ratios(), r.byBaseline()...) {
 		lines = append(lines, struct {
 			Kind string `json:"kind"`
 			Ratio

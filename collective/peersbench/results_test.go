@@ -154,6 +154,28 @@ func TestStopped(t *testing.T) {
 	}
 }
 
+// What has become slower by more than 3 % is said.
+func TestBaselineTable(t *testing.T) {
+	r := exampleResults(t)
+	if text := r.baselineTable(); text != "" {
+		t.Errorf("a table without a baseline:\n%s", text)
+	}
+	for i, c := range r.cells {
+		for round, us := range r.of(c.cell, "ringcli").us {
+			r.of(c.cell, "baseline").put(round, us*[]float64{2, 0.96}[i])
+		}
+	}
+	text := r.baselineTable()
+	for _, line := range []string{
+		`all-reduce +2 +8 +2\.000 \(2\.000-2\.000\)`, `all-reduce +2 +1M +0\.960 \(.*`, `all-reduce +2 +mean +1\.386`, // the root of 1.92
+		`slower than the baseline by more than 3 %:`, `all-reduce +2 ranks +1M: ringcli 0\.96 \(0\.96-0\.96\) of baseline`,
+	} {
+		if !regexp.MustCompile(`(?m)^ *` + line + `$`).MatchString(text) {
+			t.Errorf("no line %s in\n%s", line, text)
+		}
+	}
+}
+
 func TestPage(t *testing.T) {
 	var out bytes.Buffer
 	if err := exampleResults(t).page(&out); err != nil {
@@ -182,7 +204,7 @@ func TestEveryContenderHasAMark(t *testing.T) {
 	seen := map[string]bool{}
 	for _, hosts := range []bool{false, true} {
 		clear(seen)
-		for _, c := range fielded(hosts) {
+		for _, c := range append(fielded(hosts), baselines("")...) {
 			if mark := markOf(c); seen[mark] {
 				t.Errorf("%s has the mark %s, as another", c.name, mark)
 			} else {

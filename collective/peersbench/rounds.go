@@ -139,7 +139,7 @@ func (f *field) team(ctx context.Context, c contender) (*team, error) {
 	f.everybody = nil
 	s := f.site
 	s.dir = f.folder(c.name)
-	if slices.Contains([]role{roleOurs, roleSoft}, c.role) {
+	if slices.Contains([]role{roleOurs, roleSoft, roleBaseline}, c.role) {
 		if s.list = s.hostList(f.serial); f.hosts == 0 {
 			claim, list, err := claimLoopback(f.ranks)
 			if err != nil {
@@ -292,7 +292,7 @@ const (
 func warmupOf(iters int) int { return max(2, iters/5) }
 
 // round measures all cells once, and those again in which others were busy. Who is
-// first changes from cell to cell and from round to round.
+// first changes from cell to cell and from round to round, and the direction by turns.
 func (f *field) round(ctx context.Context, round int, cells []cell) error {
 	began, before := time.Now(), parseLoad(firstLine("/proc/stat"))
 	for i, c := range cells {
@@ -340,7 +340,11 @@ func (f *field) take(ctx context.Context, c cell, first int) (taking, error) {
 		now.line = ns / turns
 	}
 	for k := range f.list {
-		who := f.list[(k+first)%len(f.list)]
+		at := (k + first) % len(f.list)
+		if first%2 == 1 { // so that who comes after whom changes, too
+			at = len(f.list) - 1 - at
+		}
+		who := f.list[at]
 		iters := f.results.of(c, who.name).Iters
 		if !who.takes(c.op) || iters == 0 {
 			continue

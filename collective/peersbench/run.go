@@ -75,7 +75,7 @@ func run(ctx context.Context, o options, out, log io.Writer) (err error) {
 	var stopped error
 	for _, n := range o.rankNumbers {
 		f := &field{options: o, ranks: n, cpus: len(cpus), log: log, results: results,
-			teams: map[string]*team{}, starts: map[string]int{}, site: site{bin: bin, shm: shm, self: self, cpus: commas(cpus), hosts: o.hosts}}
+			teams: map[string]*team{}, starts: map[string]int{}, site: site{bin: bin, shm: shm, self: self, older: o.baseline, cpus: commas(cpus), hosts: o.hosts}}
 		if err := f.measure(ctx); err != nil {
 			stopped = results.stop(cause(ctx, err))
 			break

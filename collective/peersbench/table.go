@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"text/tabwriter"
 
@@ -91,6 +92,9 @@ func (r *Results) print(w io.Writer, plots bool) error {
 	}
 	p("\ngeometric means of the ratios, and the least\n%s", r.meanTable())
 	p("%s", r.floorLine())
+	if t := r.baselineTable(); t != "" {
+		p("\nthe baseline's time by ours (above 1 we have become faster): median (least-greatest), and geometric means\n%s", t)
+	}
 	if t := r.growthTable(); t != "" {
 		p("\nus by ranks, and the power of the ranks with which they grow\n%s", t)
 	}
@@ -240,6 +244,64 @@ func (r *Results) meanTable() string {
 	return t.String()
 }
 
+// slower is by how much ours may be slower than the baseline, in the noise: 3 %.
+const slower = 1 / 1.03
+
+// baselineTable is a row for each cell, and the mean of an operation's; then the cells in which
+// ours has become slower. It is empty without --baseline.
+func (r *Results) baselineTable() string {
+	ratios := r.byBaseline()
+	if len(ratios) == 0 {
+		return ""
+	}
+	var columns []contender
+	t := newTable()
+	head := []string{"operation", "ranks", "size"}
+	for _, old := range baselines("") {
+		if slices.ContainsFunc(ratios, func(ratio Ratio) bool { return ratio.Contender == old.of }) {
+			columns, head = append(columns, old), append(head, old.of)
+		}
+	}
+	t.row(head...)
+	for _, n := range r.options.rankNumbers {
+		for _, op := range r.options.operations {
+			for _, c := range r.cells {
+				if c.op != op || c.ranks != n {
+					continue
+				}
+				row := []string{op.String(), fmt.Sprint(n), configs.FormatSize(c.bytes)}
+				for _, old := range columns {
+					text := "-"
+					if ratio, ok := c.ratio(old.of, old.name); ok {
+						text = ratio.Spread.text(thousandths)
+					}
+					row = append(row, text)
+				}
+				t.row(row...)
+			}
+			mean := []string{op.String(), fmt.Sprint(n), "mean"}
+			for _, old := range columns {
+				text := "-"
+				if m, cells := geometric(ratios, op, n, old.of); cells > 0 {
+					text = thousandths(m)
+				}
+				mean = append(mean, text)
+			}
+			t.row(mean...)
+		}
+	}
+	var b strings.Builder
+	for _, ratio := range ratios {
+		if ratio.Spread.Median < slower {
+			b.WriteString(ratio.line())
+		}
+	}
+	if b.Len() == 0 {
+		return t.String() + "none is slower than the baseline by more than 3 %\n"
+	}
+	return t.String() + "slower than the baseline by more than 3 %:\n" + b.String()
+}
+
 // floorLine compares the longest all-reduce with the floor.
 func (r *Results) floorLine() string {
 	var b strings.Builder
@@ -262,12 +324,16 @@ func (r *Results) floorLine() string {
 	return b.String()
 }
 
+func (r Ratio) line() string {
+	return fmt.Sprintf("  %-14s %d ranks %5s: %s %s of %s\n", r.Operation, r.Ranks, configs.FormatSize(r.Bytes), r.Contender, r.Spread.text(figure), r.Reference)
+}
+
 // shortfalls are the cells in which ours is slower, a line each.
 func (r *Results) shortfalls() []string {
 	var list []string
 	for _, ratio := range r.ratios() {
 		if ratio.Spread.Median < 1 {
-			list = append(list, fmt.Sprintf("  %-14s %d ranks %5s: %s %s of %s\n", ratio.Operation, ratio.Ranks, configs.FormatSize(ratio.Bytes), ratio.Contender, ratio.Spread.text(figure), ratio.Reference))
+			list = append(list, ratio.line())
 		}
 	}
 	return list
