@@ -163,6 +163,7 @@ type line struct {
 	Device   string `json:"device"`
 	Protocol string `json:"protocol"`
 	Count    int    `json:"count"`
+	Root     int    `json:"root"`
 	Ranks    int    `json:"ranks"`
 	Wrong    *int   `json:"wrong"`
 	Verdict  *struct {
@@ -187,47 +188,65 @@ func (m *member) lines(t testing.TB) []line {
 	return lines
 }
 
-var (
-	operations = []string{"reduce-scatter", "all-gather", "all-reduce"}
-	protocols  = []string{"eager", "rendezvous-write", "rendezvous-read"}
-	// Elements of float32: fewer than ranks; many segments, and no multiple of anything.
-	counts = []int{3, 75001}
-)
+// protocols are those of data on queue pairs.
+var protocols = []string{"eager", "rendezvous-write", "rendezvous-read"}
 
-// everyCollective is a script: who is in the ring, then every collective under every
-// protocol, of every count, with every element verified.
-func everyCollective() string {
-	script := []string{"status", "ping --iters 10"}
-	for _, op := range operations {
-		for _, protocol := range protocols {
-			for _, count := range counts {
-				script = append(script, fmt.Sprintf("%s --protocol %s --count %d --segment 32K --iters 1 --warmup 1 --check", op, protocol, count))
-			}
-		}
-	}
-	return strings.Join(script, "; ")
+// collective is a command of the shell, and what its line of JSON must have.
+type collective struct {
+	command, protocol string
+	root, count       int // 0 elements: a barrier
 }
 
-// checkEveryCollective runs everyCollective in a ring and checks what each rank says.
+func (c collective) String() string {
+	text := fmt.Sprintf("%s --protocol %s --iters 1 --warmup 1", c.command, c.protocol)
+	if c.count > 0 {
+		text += fmt.Sprintf(" --count %d --segment 32K --check", c.count)
+	}
+	if c.root > 0 {
+		text += fmt.Sprintf(" --root %d", c.root)
+	}
+	return text
+}
+
+// done tells whether a line says that it has run on so many ranks, with every element verified.
+func (c collective) done(l line, ranks int) bool {
+	right := l.Wrong != nil && *l.Wrong == 0 && l.Count == c.count && l.Root == c.root
+	return l.Command == c.command && l.Protocol == c.protocol && l.OK && l.Ranks == ranks && (right || c.count == 0)
+}
+
+// everyCollective is every operation under every protocol that it has, of every count. Roots are in the ring's middle and at its end.
+func everyCollective() []collective {
+	list := []collective{{command: "barrier", protocol: "eager"}} // which moves no data: it has no other
+	for _, protocol := range protocols {
+		// Elements of float32: fewer than ranks; many segments, and no multiple of anything.
+		for _, count := range []int{3, 75001} {
+			for _, command := range []string{"reduce-scatter", "all-gather", "all-reduce"} {
+				list = append(list, collective{command, protocol, 0, count})
+			}
+			list = append(list, collective{"broadcast", protocol, 3, count}, collective{"reduce", protocol, 2, count})
+		}
+	}
+	return list
+}
+
+// checkEveryCollective has a ring say who is in it, runs everyCollective there and checks what
+// each rank says.
 func checkEveryCollective(t *testing.T, seats []seat) {
 	t.Helper()
 	began := time.Now()
-	for _, m := range connect(t, seats, "-c", everyCollective()) {
+	script := []string{"status", "ping --iters 10"}
+	for _, c := range everyCollective() {
+		script = append(script, c.String())
+	}
+	for _, m := range connect(t, seats, "-c", strings.Join(script, "; ")) {
 		if code := m.code(t, 4*deadline); code != 0 {
 			t.Errorf("rank %d, %s: exit code %d (%v)\n%s%s", m.rank, m.seat.device(), code, m.err, m.stdout, m.stderr)
 			continue
 		}
 		lines := m.lines(t)
-		for _, op := range operations {
-			for _, protocol := range protocols {
-				for _, count := range counts {
-					done := func(l line) bool {
-						return l.Command == op && l.Protocol == protocol && l.Count == count && l.OK && l.Ranks == len(seats) && l.Wrong != nil && *l.Wrong == 0
-					}
-					if !slices.ContainsFunc(lines, done) {
-						t.Errorf("rank %d: no %s, %s, of %d elements on %d ranks without a wrong one", m.rank, op, protocol, count, len(seats))
-					}
-				}
+		for _, c := range everyCollective() {
+			if !slices.ContainsFunc(lines, func(l line) bool { return c.done(l, len(seats)) }) {
+				t.Errorf("rank %d: no %s on %d ranks without a wrong element", m.rank, c, len(seats))
 			}
 		}
 		for rank, s := range seats {
@@ -252,7 +271,7 @@ func checkEveryCollective(t *testing.T, seats []seat) {
 			t.Errorf("rank %d: %s", m.rank, warned)
 		}
 	}
-	t.Logf("%d collectives in %.1f s", len(operations)*len(protocols)*len(counts), time.Since(began).Seconds())
+	t.Logf("%d collectives in %.1f s", len(everyCollective()), time.Since(began).Seconds())
 }
 
 // A ring of four kernels.
