@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"runtime"
@@ -49,7 +50,8 @@ type plan struct {
 	For      time.Duration `json:"for,omitempty"`   // 0 is to the end
 	Took     time.Duration `json:"took,omitempty"`  // of a blip or a flap: for as long instead, against its plan
 	Inject   string        `json:"inject,omitempty"`
-	Lines    []string      `json:"lines"` // that all ranks run after a ping
+	Hosts    string        `json:"hosts,omitempty"` // that the ranks are told to be on
+	Lines    []string      `json:"lines"`           // that all ranks run after a ping
 }
 
 // ways are what operations take: algorithm and protocols.
@@ -58,6 +60,22 @@ var ways = map[string][]string{
 	"recursive-doubling": {"eager"},
 	"tree":               {"eager"},
 	"inbox":              {"eager", "direct"},
+	"hierarchical":       {"eager"},
+}
+
+var operations = []string{"all-reduce", "reduce-scatter", "all-gather", "broadcast", "reduce", "barrier"}
+
+// fits tells whether ranks take an operation by an algorithm and a protocol of ways.
+func (p *plan) fits(operation, algorithm, protocol string) bool {
+	switch {
+	case operation == "barrier": // there are no data to be put into place
+		return protocol == "eager" || protocol == "direct" && p.Provider == "shm" && algorithm == "inbox"
+	case protocol == "direct":
+		return p.Provider == "shm"
+	case protocol == "receiver-initiated":
+		return operation == "all-reduce"
+	}
+	return true
 }
 
 func newPlan(seed uint64, number int) plan {
@@ -105,37 +123,40 @@ func newPlan(seed uint64, number int) plan {
 			p.Inject = fmt.Sprintf("soft: delay %s on %d", p.For, p.Victim)
 		}
 	}
-	p.Lines = lines(r, p.Provider, p.Expect)
+	p.Hosts = []string{"", "2x2", "3,1"}[r.IntN(3)]
+	p.Lines = p.lines(r)
 	return p
 }
 
 // lines are the operations of a case, or nothing but a wait.
-func lines(r *rand.Rand, provider string, expect expectation) []string {
+func (p *plan) lines(r *rand.Rand) []string {
 	count, idle := 12, "sleep 3s"
-	if expect != goes { // until everybody has noticed
+	if p.Expect != goes { // until everybody has noticed
 		count, idle = 56, "sleep 14s"
 	}
 	if r.IntN(6) == 0 {
 		return []string{idle}
 	}
 	var list []string
-	algorithms := make([]string, 0, len(ways))
-	for a := range ways {
-		algorithms = append(algorithms, a)
+	algorithms := slices.Sorted(maps.Keys(ways))
+	if p.Hosts == "" {
+		algorithms = slices.DeleteFunc(algorithms, func(a string) bool { return a == "hierarchical" })
 	}
-	slices.Sort(algorithms)
 	for range count {
-		operation := []string{"all-reduce", "reduce-scatter", "all-gather"}[r.IntN(3)]
+		operation := operations[r.IntN(len(operations))]
 		algorithm := algorithms[r.IntN(len(algorithms))]
 		if r.IntN(2) == 0 {
 			algorithm = "ring" // which has most protocols
 		}
-		protocols := slices.DeleteFunc(slices.Clone(ways[algorithm]), func(p string) bool {
-			return p == "direct" && provider != "shm" || p == "receiver-initiated" && operation != "all-reduce"
-		})
-		size := []string{"4", "1000", "64K", "1M", "8M"}[r.IntN(5)]
-		list = append(list, fmt.Sprintf("%s --algorithm %s --protocol %s --size %s --duration 250ms --check",
-			operation, algorithm, protocols[r.IntN(len(protocols))], size))
+		protocols := slices.DeleteFunc(slices.Clone(ways[algorithm]), func(protocol string) bool { return !p.fits(operation, algorithm, protocol) })
+		line := fmt.Sprintf("%s --algorithm %s --protocol %s", operation, algorithm, protocols[r.IntN(len(protocols))])
+		if operation != "barrier" {
+			line += " --check --size " + []string{"4", "1000", "64K", "1M", "8M"}[r.IntN(5)]
+		}
+		if operation == "broadcast" || operation == "reduce" {
+			line += fmt.Sprintf(" --root %d", r.IntN(ranks))
+		}
+		list = append(list, line+" --duration 250ms")
 	}
 	return list
 }

@@ -132,6 +132,9 @@ func run(p plan, ringcli, scratch string) (o outcome) {
 			ringcli, "connect", "--index", fmt.Sprint(i), "--list", strings.Join(list, ","), "--device", p.Provider, "--output", "json", "--print", "all",
 			"-c", strings.Join(append([]string{"ping"}, p.Lines...), "; "),
 		}
+		if p.Hosts != "" {
+			args = append(args, "--hosts", p.Hosts)
+		}
 		if p.Inject != "" {
 			args = append(args, "--inject", p.Inject)
 		}

@@ -8,13 +8,24 @@ import (
 
 // A case is made by the seed and its number alone, all kinds come, and none is impossible.
 func TestPlans(t *testing.T) {
-	kinds := map[string]int{}
+	kinds, taken := map[string]int{}, map[string]bool{}
 	for n := range 2000 {
 		p := newPlan(1, n)
 		if !reflect.DeepEqual(p, newPlan(1, n)) {
 			t.Fatalf("case %d is not the same twice", n)
 		}
 		kinds[p.Kind+" "+p.Proto+" "+p.Provider+" "+string(p.Expect)]++
+		for _, line := range p.Lines {
+			fields := strings.Fields(line)
+			if len(fields) < 5 {
+				continue
+			}
+			way := fields[0] + " " + fields[2] + " " + fields[4]
+			taken[way] = true
+			if !p.fits(fields[0], fields[2], fields[4]) || fields[2] == "hierarchical" && p.Hosts == "" || (fields[0] == "broadcast" || fields[0] == "reduce") != strings.Contains(line, " --root ") {
+				t.Errorf("%s: %s", &p, line)
+			}
+		}
 		isCut := p.Kind == cut || p.Kind == blip || p.Kind == flap
 		if isCut != (p.Peer >= 0) || p.Peer == p.Victim || p.Proto != "" && p.Provider != "soft" {
 			t.Errorf("%s: %+v", &p, p)
@@ -30,6 +41,10 @@ func TestPlans(t *testing.T) {
 		if kinds[want] == 0 {
 			t.Errorf("no %q among 2000 cases: %v", want, kinds)
 		}
+	}
+	// All-reduce goes all ten ways, barriers six, and the others all but receiver-initiated.
+	if want := 10 + 4*9 + 6; len(taken) != want {
+		t.Errorf("%d ways of operations among 2000 cases: expected %d: %v", len(taken), want, taken)
 	}
 }
 
