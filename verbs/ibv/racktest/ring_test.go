@@ -239,7 +239,7 @@ func checkEveryCollective(t *testing.T, seats []seat) {
 		script = append(script, c.String())
 	}
 	for _, m := range connect(t, seats, "-c", strings.Join(script, "; ")) {
-		if code := m.code(t, 4*deadline); code != 0 {
+		if code := m.code(t, 7*deadline); code != 0 {
 			t.Errorf("rank %d, %s: exit code %d (%v)\n%s%s", m.rank, m.seat.device(), code, m.err, m.stdout, m.stderr)
 			continue
 		}
