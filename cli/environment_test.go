@@ -111,7 +111,7 @@ func TestALaunchedRankIsLost(t *testing.T) {
 	for r := range 2 {
 		p := program(t, "connect", "--device", "shm:0", "-c", "all-reduce --duration 10m --window 500ms")
 		p.told("RANK="+strconv.Itoa(r), "WORLD_SIZE=2", "MASTER_ADDR=127.0.0.1", "MASTER_PORT="+port)
-		p.Cmd.Stdout = out
+		p.Stdout = out
 		p.start(t)
 		ranks = append(ranks, p)
 	}

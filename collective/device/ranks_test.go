@@ -4,6 +4,7 @@ package device
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -151,14 +152,15 @@ func existing(ctx context.Context, _ *ring.Ring, t *Team) error {
 		return err
 	}
 	addr, length, want := block.Addr(), n, "rank 1: memory at "
-	if t.rank == 0 {
+	switch t.rank {
+	case 0:
 		addr, length = mine, n+1024
-	} else if t.rank == 2 {
+	case 2:
 		addr = mine
 	}
 	_, refused := t.Region(ctx, addr, length)
 	if lack, ok := errors.AsType[*LackError](refused); !ok || !strings.Contains(lack.Text, want) || !strings.Contains(lack.Text, "rank 0: memory of 11024 bytes") || strings.Contains(lack.Text, "rank 2") {
-		return fmt.Errorf("%v: expected the words of ranks 0 and 1", refused)
+		return fmt.Errorf("%w: expected the words of ranks 0 and 1", cmp.Or(refused, errors.New("nothing is refused")))
 	}
 	return errors.Join(region.Close(ctx), inner.Close(ctx), m.Free(), own.Free(), host.Free(), block.Free(), t.Close())
 }
