@@ -165,3 +165,20 @@ func TestAlike(t *testing.T) {
 		t.Errorf("%v: expected %q", err, want)
 	}
 }
+
+// A pair that had no connection in the first pass and has one in those that follow is measured
+// as others are.
+func TestResultsOfAPairThatCameBack(t *testing.T) {
+	r := newResults(2, nil)
+	well := [][]figures{{{To: 1, Asks: true, P50: 3, P99: 9, Alone: 10, Both: 8, Sent: 100}}, {{To: 0, Alone: 11, Both: 8, Sent: 100}}}
+	r.add([][]figures{{{To: 1, Asks: true, Dead: true, Why: "lost"}}, {{To: 0, Dead: true, Why: "lost"}}})
+	if f := r.figures; !f.Dead[1] || !f.Dead[2] {
+		t.Fatalf("%+v: expected no connection", f)
+	}
+	r.add(well)
+	r.add(well)
+	f := r.figures
+	if f.Dead[1] || f.Dead[2] || r.best[1].Dead || f.Alone.At(0, 1) != 10 || f.Both.At(1, 0) != 8 || f.Latency.At(1, 0) != 3 || f.Packets.At(0, 1) != 200 {
+		t.Errorf("%+v and %+v", f, r.best[1])
+	}
+}

@@ -331,6 +331,7 @@ func (r *results) add(all [][]figures) {
 		}
 	}
 	r.measured = 0
+	clear(f.Dead) // a pair may have come back since
 	for at, list := range r.samples {
 		if len(list) == 0 {
 			continue
