@@ -236,6 +236,9 @@ func (e *end) stream(ctx context.Context, f *figures) (gbps float64, err error) 
 		if e.data == 0 {
 			break
 		}
+		if err := e.ended(ctx); err != nil {
+			return 0, err
+		}
 		if err := e.progress(ctx); err != nil {
 			return 0, err
 		}
@@ -281,6 +284,18 @@ func (e *end) drain(ctx context.Context) error {
 	return nil
 }
 
+// spins is how many polls of a wait look at neither clock nor context, which cost more than a
+// poll: the waiter does not give the CPU away in them. Each later wait may last 10 ms.
+const spins = 64
+
+// ended is why nobody waits for completions any more: it was cancelled, or the ring has failed.
+func (e *end) ended(ctx context.Context) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return e.failed()
+}
+
 // progress waits for completions, until the deadline.
 func (e *end) progress(ctx context.Context) error {
 	for polls := 1; ; polls++ {
@@ -297,12 +312,12 @@ func (e *end) progress(ctx context.Context) error {
 			e.waiter.Reset()
 			return nil
 		}
-		if polls%256 == 0 { // the clock and the context cost more than a poll
-			switch now := time.Now(); {
-			case ctx.Err() != nil:
-				return context.Cause(ctx)
-			case e.failed() != nil:
-				return e.failed()
+		if polls >= spins || e.waiter.Policy != verbs.WaitYield {
+			now := time.Now()
+			if err := e.ended(ctx); err != nil {
+				return err
+			}
+			switch {
 			case e.moved || e.also != nil && e.also.moved: // a pair that is slow is not one that is dead
 				e.moved, e.deadline = false, now.Add(e.patience)
 				if e.also != nil {
