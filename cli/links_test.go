@@ -156,6 +156,7 @@ func TestLinksRefuses(t *testing.T) {
 		{[]string{"--ring", "--mesh"}, "expected one of"},
 		{[]string{"--mesh=false"}, "--mesh=false leaves nothing to measure: expected --ring or --shift"},
 		{[]string{"--time", "1ms"}, "expected 4ms or more"},
+		{[]string{"--time", "4s", "--timeout", "9s"}, "expected 3s at most, a third of --timeout, or --timeout 12s"},
 		{[]string{"--small", "128K"}, "to --size"},
 		{[]string{"--groups", "0-1,1"}, "in two groups: expected"},
 		{[]string{"--groups", "0-1,x"}, "is no group"},

@@ -70,6 +70,9 @@ const (
 	defaultSize = 64 << 10
 	smallSize   = 8
 	largest     = 64 << 20
+	// spanShare is how many times --time must fit into --timeout: a pair may die in its last part,
+	// and is waited for as long again and for the patience, a third at most, while others rest.
+	spanShare = 3
 )
 
 func flags(fs *pflag.FlagSet) {
@@ -137,8 +140,8 @@ func check(_ context.Context, s *session.Session, call command.Call, _ int) erro
 	switch {
 	case how.span < leastTime:
 		return exit.Usagef("links: --time %s: expected %s or more: it has four parts", how.span, leastTime)
-	case how.span > s.Config.Duration("timeout")/2:
-		return exit.Usagef("links: --time %s: expected half of --timeout %s at most: ranks that rest wait for the others", how.span, s.Config.Duration("timeout"))
+	case how.span > s.Config.Duration("timeout")/spanShare:
+		return exit.Usagef("links: --time %s: expected %s at most, a third of --timeout, or --timeout %s: ranks that rest wait for the others", how.span, s.Config.Duration("timeout")/spanShare, spanShare*how.span)
 	case how.bytes < 1 || how.bytes > largest:
 		return exit.Usagef("links: --size %s: expected 1 byte to %s", configs.FormatSize(uint64(how.bytes)), configs.FormatSize(largest))
 	case how.small < 1 || how.small > how.bytes:

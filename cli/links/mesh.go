@@ -138,7 +138,7 @@ func (x *measurement) end(m *meetings.Meeting) *end {
 	if m == nil {
 		return nil
 	}
-	return newEnd(x.meetings, m, x.how, x.m.Ring.Err)
+	return newEnd(x.meetings, m, x.how, x.m.Ring.Timeout(), x.m.Ring.Err)
 }
 
 // barrier is between two rounds: all are done with the one, and connected for the next. It

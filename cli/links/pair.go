@@ -27,6 +27,7 @@ const (
 	sayKnock             // to be sent back, while both block
 	sayStream            // what comes now is the bandwidth test
 	sayDone              // all my WRITEs have been acknowledged
+	sayFew               // the same, of which more would take too long
 	sayGo                // both at once
 )
 
@@ -43,29 +44,64 @@ type end struct {
 	meetings *meetings.Meetings
 	howTo
 	failed   func() error  // why the ring has failed, if it has
-	patience time.Duration // how long nothing may come
-	deadline time.Time
-	moved    bool // something came since the deadline was set
-	also     *end // whose completions come in the same queue; nil if there is none
+	patience time.Duration // how long the other end may be silent
+	slack    time.Duration // how much longer than its part of the time a stream may take
+	long     time.Duration // what takes longer shows that more must not be in flight
+	limit    time.Time     // of the pair: the others wait
+	within   time.Duration // that what is waited for may take
+	deadline time.Time     // of that
+	also     *end          // whose completions come in the same queue; nil if there is none
 
 	waiter verbs.Waiter
 	policy verbs.WaitPolicy // its own
 	wc     [64]verbs.Completion
+	size   int      // of a WRITE of the bandwidth test, and
+	window int      // how many are in flight: as much as the pair has shown to carry
 	data   int      // WRITEs of the bandwidth test without completion
 	words  int      // others
 	heard  []uint32 // that nobody has asked for yet
 }
 
+// firstWrite is what a pair is to carry first, alone, and growth how much more it is then each
+// time: a pair of 100 kB/s carries it before its queue pair gives up, and one of 1 GB/s loses some
+// 100 us by it.
+const (
+	firstWrite = 16 << 10
+	growth     = 4
+)
+
+// limits are how long a pair may take, all its waits together, and how much longer than its part
+// of the time each of its streams: the other ranks wait for timeout, and begin at another time.
+func limits(timeout, patience, span time.Duration) (most, slack time.Duration) {
+	most = timeout * 8 / 10
+	return most, (most - patience - span) / streams
+}
+
+// streams are of a pair: one way, the other way, both at once.
+const streams = 3
+
 // newEnd is to be made when both ends are connected.
-func newEnd(m *meetings.Meetings, x *meetings.Meeting, h howTo, failed func() error) *end {
+func newEnd(m *meetings.Meetings, x *meetings.Meeting, h howTo, timeout time.Duration, failed func() error) *end {
 	w := m.Waiter()
-	e := &end{Meeting: x, meetings: m, howTo: h, failed: failed, waiter: w, policy: w.Policy}
-	e.await(h.span + m.Patience())
+	e := &end{
+		Meeting: x, meetings: m, howTo: h, failed: failed, patience: m.Patience(), waiter: w, policy: w.Policy,
+		size: min(h.bytes, firstWrite), window: 1,
+	}
+	most, slack := limits(timeout, e.patience, h.span)
+	e.slack, e.long, e.limit = slack, min(slack, m.Retries())/(2*growth), time.Now().Add(most)
+	e.await(h.span + e.patience)
 	return e
 }
 
-// await sets how long nothing may come from now on.
-func (e *end) await(d time.Duration) { e.patience, e.deadline = d, time.Now().Add(d) }
+// await sets how long what is waited for from now on may take.
+func (e *end) await(d time.Duration) {
+	now := time.Now()
+	e.within = min(d, max(0, e.limit.Sub(now)))
+	e.deadline = now.Add(e.within)
+}
+
+// longest is how long a stream may take.
+func (e *end) longest() time.Duration { return e.span/parts + e.slack }
 
 // figures are what one end measured with another. Of a thousand ranks all tell each other a
 // million: the names are short.
@@ -115,20 +151,36 @@ func (e *end) pair(ctx context.Context, first bool) (f figures, err error) {
 	if err != nil {
 		return f, err
 	}
+	few := false
 	for _, mine := range []bool{first, !first} {
 		if !mine {
-			if err = e.hear(ctx, sayDone); err != nil {
+			e.await(e.longest() + e.patience)
+			word, err := e.next(ctx)
+			if err == nil && word != sayFew {
+				err = e.expect(word, sayDone)
+			}
+			if err != nil {
 				return f, err
 			}
+			few = few || word == sayFew
 			continue
 		}
-		if f.Alone, err = e.stream(ctx, &f); err == nil {
-			err = e.say(sayDone)
+		if f.Alone, err = e.stream(ctx, &f); err != nil {
+			return f, err
 		}
-		if err != nil {
+		word := uint32(sayDone)
+		if !e.full() {
+			few, word = true, sayFew
+		}
+		if err = e.say(word); err != nil {
 			return f, err
 		}
 	}
+	if few { // acknowledgements would stand behind WRITEs for longer than the other end's queue pair tries
+		e.await(e.patience)
+		return f, e.drain(ctx)
+	}
+	e.await(e.patience)
 	if first {
 		err = e.say(sayGo)
 	} else {
@@ -140,8 +192,12 @@ func (e *end) pair(ctx context.Context, first bool) (f figures, err error) {
 	if f.Both, err = e.stream(ctx, &f); err != nil {
 		return f, err
 	}
+	e.await(e.longest() + e.patience)
 	return f, errors.Join(e.say(sayDone), e.hear(ctx, sayDone), e.drain(ctx))
 }
+
+// full tells whether as much is in flight as was asked for.
+func (e *end) full() bool { return e.size == e.bytes && e.window == e.outstanding }
 
 // shift streams to one rank while another streams to this one; either may be nil.
 func shift(ctx context.Context, to, from *end) (f figures, err error) {
@@ -162,6 +218,7 @@ func shift(ctx context.Context, to, from *end) (f figures, err error) {
 		_ = from.hear(ctx, sayDone)
 	}
 	if to != nil && err == nil {
+		to.await(to.patience)
 		err = to.drain(ctx)
 	}
 	return f, err
@@ -221,30 +278,62 @@ func (e *end) answer(ctx context.Context) error {
 	}
 }
 
-// stream sends WRITEs for as long as its part of the time, and returns the bandwidth until
-// the last was acknowledged.
+// stream returns the bandwidth of WRITEs. So many at once as are asked for might keep a slow pair
+// busy for longer than the others wait, or than a queue pair tries: it begins with few, and has
+// more in flight as long as that is done soon.
 func (e *end) stream(ctx context.Context, f *figures) (gbps float64, err error) {
-	begun, sent := time.Now(), 0
-	for until := begun.Add(e.span / parts); ; {
-		now := time.Now()
-		if room := e.outstanding - e.data; room > 0 && (now.Before(until) || sent == 0) {
-			if err := e.Write(e.bytes, room); err != nil {
-				return 0, err
+	e.await(e.longest())
+	part := e.span / parts
+	for last := false; ; {
+		span := time.Duration(0)
+		if last = last || e.full(); last {
+			span = part
+		}
+		begun := time.Now()
+		sent, err := e.send(ctx, span)
+		took := time.Since(begun)
+		if err != nil {
+			return 0, err
+		}
+		f.Sent += float64(sent) * float64((e.size+e.MTU-1)/e.MTU)
+		switch late := took > e.long; {
+		case last, late && took > part:
+			return timing.SixPlaces(float64(sent) * float64(e.size) / float64(took)), nil
+		case late:
+			last = true
+		default:
+			e.size, e.window = more(e.size, e.window, e.bytes, e.outstanding)
+		}
+	}
+}
+
+// more is what to have in flight next: as large WRITEs as are asked for, then as many.
+func more(size, window, bytes, outstanding int) (nextSize, nextWindow int) {
+	all := growth * size * window
+	nextSize = min(bytes, all)
+	return nextSize, min(outstanding, all/nextSize)
+}
+
+// send sends WRITEs for so long, but at least as many as may be in flight, and returns how many
+// when the last was acknowledged.
+func (e *end) send(ctx context.Context, span time.Duration) (sent int, err error) {
+	for until := time.Now().Add(span); ; {
+		if room := e.window - e.data; room > 0 && (sent == 0 || time.Now().Before(until)) {
+			if err := e.Write(e.size, room); err != nil {
+				return sent, err
 			}
 			e.data, sent = e.data+room, sent+room
 		}
 		if e.data == 0 {
-			break
+			return sent, nil
 		}
 		if err := e.ended(ctx); err != nil {
-			return 0, err
+			return sent, err
 		}
 		if err := e.progress(ctx); err != nil {
-			return 0, err
+			return sent, err
 		}
 	}
-	f.Sent += float64(sent) * float64((e.bytes+e.MTU-1)/e.MTU)
-	return timing.SixPlaces(float64(sent) * float64(e.bytes) / float64(time.Since(begun))), nil
 }
 
 // say tells the other end a word, with a small WRITE.
@@ -268,10 +357,17 @@ func (e *end) next(ctx context.Context) (word uint32, err error) {
 // hear waits for a word.
 func (e *end) hear(ctx context.Context, want uint32) error {
 	word, err := e.next(ctx)
-	if err == nil && word != want {
-		err = fmt.Errorf("rank %d says %d, expected %d: do all ranks run the same version?", e.Peer, word, want)
+	if err != nil {
+		return err
 	}
-	return err
+	return e.expect(word, want)
+}
+
+func (e *end) expect(word, want uint32) error {
+	if word != want {
+		return fmt.Errorf("rank %d says %d, expected %d: do all ranks run the same version?", e.Peer, word, want)
+	}
+	return nil
 }
 
 // drain waits until all is acknowledged.
@@ -313,18 +409,11 @@ func (e *end) progress(ctx context.Context) error {
 			return nil
 		}
 		if polls >= spins || e.waiter.Policy != verbs.WaitYield {
-			now := time.Now()
 			if err := e.ended(ctx); err != nil {
 				return err
 			}
-			switch {
-			case e.moved || e.also != nil && e.also.moved: // a pair that is slow is not one that is dead
-				e.moved, e.deadline = false, now.Add(e.patience)
-				if e.also != nil {
-					e.also.moved = false
-				}
-			case now.After(e.deadline):
-				return fmt.Errorf("nothing from rank %d for %s, with %d WRITEs of %s in flight", e.Peer, e.patience, e.data, configs.FormatSize(uint64(e.bytes)))
+			if time.Now().After(e.deadline) {
+				return fmt.Errorf("rank %d has not answered within %s, with %d WRITEs of %s in flight", e.Peer, e.within.Round(time.Millisecond), e.data, configs.FormatSize(uint64(e.size)))
 			}
 		}
 		if err := e.waiter.Wait(); err != nil {
@@ -347,7 +436,6 @@ func (e *end) take(wc *verbs.Completion) error {
 	if err := wc.Status.Err(); err != nil {
 		return fmt.Errorf("queue pair 0x%06x to rank %d: %w", wc.QPN, e.Peer, err)
 	}
-	e.moved = true
 	switch kind {
 	case meetings.Received:
 		e.heard = append(e.heard, wc.Imm)

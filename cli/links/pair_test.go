@@ -66,7 +66,7 @@ func onRank(ctx context.Context, servers []string, rank int, how howTo, timeout 
 		return err
 	}
 	r.SetTimeout(timeout)
-	if err := test(ctx, rank, newEnd(m, x, how, r.Err)); err != nil {
+	if err := test(ctx, rank, newEnd(m, x, how, timeout, r.Err)); err != nil {
 		return fmt.Errorf("rank %d: %w", rank, err)
 	}
 	r.SetTimeout(time.Minute)
@@ -105,4 +105,64 @@ func TestCancelled(t *testing.T) {
 		}
 		return nil
 	})
+}
+
+// What is asked for would keep the pair busy for longer than the others wait: it is measured with
+// less, in time.
+func TestPairInTime(t *testing.T) {
+	const timeout = 10 * time.Second
+	how := howTo{bytes: 32 << 20, small: 8, outstanding: 128, span: 40 * time.Millisecond}
+	onPair(t, how, timeout, func(ctx context.Context, rank int, e *end) error {
+		begun := time.Now()
+		f, err := e.pair(ctx, rank == 0)
+		if took := time.Since(begun); err != nil || took > timeout || f.Alone <= 0 { // on a busy machine it may be too slow for both ways at once
+			return fmt.Errorf("%+v, %v after %s: expected figures within %s", f, err, took, timeout)
+		}
+		return nil
+	})
+}
+
+// A pair that nothing comes from is given up while the others still wait.
+func TestSilentPair(t *testing.T) {
+	const timeout = 4 * time.Second
+	how := howTo{bytes: 4096, small: 8, outstanding: 4, span: timeout / 3}
+	onPair(t, how, timeout, func(ctx context.Context, rank int, e *end) error {
+		if rank == 1 {
+			return nil
+		}
+		e.await(time.Minute)
+		begun := time.Now()
+		err := e.hear(ctx, sayDone)
+		if took := time.Since(begun); err == nil || took > timeout {
+			return fmt.Errorf("%v after %s: expected an error before %s are over", err, took, timeout)
+		}
+		return nil
+	})
+}
+
+// There is time for three streams and for silence, whatever may be asked for.
+func TestLimits(t *testing.T) {
+	for _, timeout := range []time.Duration{time.Second, 30 * time.Second, time.Hour} {
+		for _, patience := range []time.Duration{0, timeout / 5, timeout / 3} { // see meetings.Patience
+			for _, span := range []time.Duration{leastTime, timeout / spanShare} {
+				most, slack := limits(timeout, patience, span)
+				if slack < timeout/30 || span+streams*slack+patience > most || most >= timeout {
+					t.Errorf("timeout %s, patience %s, span %s: %s with %s of slack", timeout, patience, span, most, slack)
+				}
+			}
+		}
+	}
+}
+
+// More and more is in flight, until it is what was asked for.
+func TestMore(t *testing.T) {
+	for _, want := range [][2]int{{8, 16}, {4096, 1}, {firstWrite, 128}, {100000, 7}, {64 << 20, 128}} {
+		size, window := min(want[0], firstWrite), 1
+		for steps := 0; size != want[0] || window != want[1]; steps++ {
+			was := size * window
+			if size, window = more(size, window, want[0], want[1]); size*window <= was || size*window > growth*was || steps > 12 {
+				t.Fatalf("%v: %d of %d bytes after %d bytes", want, window, size, was)
+			}
+		}
+	}
 }

@@ -406,7 +406,12 @@ func (p *place) close() error {
 // have run out, which the timers of both say, and a rank that stands still is back; not for longer
 // than the others wait for both.
 func (m *Meetings) Patience() time.Duration {
+	return min(2*m.Retries()+m.opts.Silence, m.r.Timeout()/3)
+}
+
+// Retries is how long a queue pair tries at least before it gives up.
+func (m *Meetings) Retries() time.Duration {
 	// InfiniBand specification 1.4, volume 1, 9.9.2.1.2; the timer may be longer than it says.
 	const shortest = 4096 * time.Nanosecond
-	return min(2*(time.Duration(*m.opts.RetryCnt)+1)*(shortest<<*m.opts.QPTimeout)+m.opts.Silence, m.r.Timeout()/3)
+	return (time.Duration(*m.opts.RetryCnt) + 1) * (shortest << *m.opts.QPTimeout)
 }

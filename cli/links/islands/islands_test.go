@@ -47,6 +47,8 @@ func TestJudge(t *testing.T) {
 		{"slow pair", finding("slow", "pair", "2", "3", "false") + end, right},
 		{"slow pair", finding("slow", "pair", "2", "3", "true") + end, wrong},
 		{"slow pair", finding("slow", "pair", "2", "3", "false") + finding("slow", "sender", "2", "", "false") + end, wrong},
+		{"crawling pair", finding("slow", "pair", "2", "3", "false") + end, right},
+		{"crawling pair", finding("dead", "pair", "2", "3", "true") + end, wrong},
 		{"lossy pair", finding("lossy", "pair", "2", "3", "false") + end, right},
 		{"late pair", finding("late", "pair", "3", "2", "true") + end, right},
 		{"thin link", finding("slow", "group", "1,3,5,7", "0,2,4,6", "true") + end, right},

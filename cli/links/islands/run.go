@@ -18,12 +18,13 @@ import (
 )
 
 // kinds are what may be wrong.
-var kinds = []string{"healthy", "slow sender", "slow receiver", "slow pair", "lossy pair", "late pair", "thin link"}
+var kinds = []string{"healthy", "slow sender", "slow receiver", "slow pair", "crawling pair", "lossy pair", "late pair", "thin link"}
 
 // The rates of ports, of one that is slow, and of the link between two groups. The WRITEs in
 // flight must not stand in a queue for longer than the timer of a retransmission.
 const (
 	portRate, slowRate, thinRate = "240mbit", "96mbit", "120mbit"
+	crawlRate                    = "2mbit" // a queue pair gives up before all WRITEs in flight have passed
 	burst                        = " burst 64kb limit 4mb"
 )
 
@@ -83,8 +84,9 @@ func (f *finding) is(p *plan) bool {
 		return f.Finding == "slow" && f.Culprit == "sender" && slices.Equal(f.From, from)
 	case "slow receiver":
 		return f.Finding == "slow" && f.Culprit == "receiver" && slices.Equal(f.To, to)
-	case "slow pair", "lossy pair":
-		return f.Finding+" pair" == p.Kind && f.Culprit == "pair" && slices.Equal(f.From, from) && slices.Equal(f.To, to) && !f.BothWays
+	case "slow pair", "crawling pair", "lossy pair":
+		kind := f.Finding + " pair"
+		return (kind == p.Kind || kind == "slow pair" && p.Kind == "crawling pair") && f.Culprit == "pair" && slices.Equal(f.From, from) && slices.Equal(f.To, to) && !f.BothWays
 	case "late pair":
 		same := slices.Equal(f.From, from) && slices.Equal(f.To, to) || slices.Equal(f.From, to) && slices.Equal(f.To, from)
 		return f.Finding == "late" && f.Culprit == "pair" && same
@@ -261,10 +263,10 @@ func (p *plan) throttle() error {
 		}
 		here = append(here, "qdisc add dev "+segment.Port(i)+" root tbf rate "+in+burst)
 		there := []string{"qdisc add dev eth0 root tbf rate " + out + burst}
-		if p.Kind == "slow pair" && i == p.From {
+		if rate := map[string]string{"slow pair": slowRate + " burst 64kb", "crawling pair": crawlRate + " burst 4kb"}[p.Kind]; rate != "" && i == p.From {
 			there = []string{
 				"qdisc add dev eth0 root handle 1: htb default 1", "class add dev eth0 parent 1: classid 1:1 htb rate " + portRate + " burst 64kb",
-				"class add dev eth0 parent 1: classid 1:2 htb rate " + slowRate + " burst 64kb",
+				"class add dev eth0 parent 1: classid 1:2 htb rate " + rate,
 				"filter add dev eth0 parent 1: protocol ip u32 match ip dst " + address(p.To) + "/32 match ip protocol 17 0xff flowid 1:2",
 			}
 		}
