@@ -7,16 +7,17 @@ import (
 
 // linksExamples are what links prints: pairs, who is to blame, and how it ends.
 func linksExamples() []example {
+	n := func(count uint64) *uint64 { return &count }
 	return []example{
 		printing("links",
 			[]render.Record{
 				links.Link{
 					Command: "links", OK: true, From: 0, To: 1, FromHost: "node0", ToHost: "node1", Latency: links.LinkLatency{P50: 3.125, P99: 12345.678}, Write: 11.875, Both: 10.5,
-					Packets: 290000, Device: "ibv:mlx5_0",
+					Resent: n(0), Lost: n(0), RNR: n(0), Packets: 290000, Device: "ibv:mlx5_0",
 				},
 				links.Link{
 					Command: "links", OK: true, From: 1, To: 0, FromHost: "node1", ToHost: "node0", Latency: links.LinkLatency{P50: 3.125, P99: 9.5}, Write: 123.456789, Both: 0.000123,
-					Resent: 123456, Lost: 12345, RNR: 1234, Packets: 290000, Device: "ibv:mlx5_0",
+					Resent: n(123456), Lost: n(12345), RNR: n(1234), Packets: 290000, Device: "ibv:mlx5_0",
 				},
 				links.Link{
 					Command: "links", From: 999, To: 998, FromHost: "node999", ToHost: "node998", Device: "soft:eth0",
@@ -34,7 +35,7 @@ func linksExamples() []example {
 				Text: "group A to group B at 0.50 of the rest: 4 of 4 pairs", Next: "what joins the two groups",
 			}},
 			[]render.Record{links.LinksVerdict{
-				Command: "links", Mode: "mesh", Ranks: 1000, Pairs: 999000, Rounds: 1024, Again: 25, Seconds: 123.4, Write: 11.8, Both: 10.2, Latency: 3.5, Findings: 2, Ruled: 31,
+				Command: "links", Mode: "mesh", Ranks: 1000, Pairs: 999000, Rounds: 1024, Again: 25, Seconds: 123.4, Write: 11.8, Both: 10.2, Latency: 3.5, Findings: 2, Ruled: 31, Blind: 12,
 			}},
 		),
 		printing("links well", []render.Record{links.LinksVerdict{

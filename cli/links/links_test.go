@@ -182,3 +182,44 @@ func TestResultsOfAPairThatCameBack(t *testing.T) {
 		t.Errorf("%+v and %+v", f, r.best[1])
 	}
 }
+
+// Each driver has its names, soft and shared memory have another meaning for one of ConnectX's,
+// and what a device does not count is not told as none.
+func TestCounts(t *testing.T) {
+	for _, c := range []struct {
+		device            string
+		after             map[string]uint64
+		resent, lost, rnr float64
+		unseen            unseen
+	}{
+		{"ibv:mlx5_0", map[string]uint64{"local_ack_timeout_err": 13, "packet_seq_err": 4, "implied_nak_seq_err": 1, "rnr_nak_retry_err": 7, "out_of_sequence": 99}, 8, 5, 7, 0},
+		{"ibv:rxe0", map[string]uint64{"completer_retry_err": 3, "rcvd_seq_err": 2, "rcvd_rnr_err": 1}, 3, 2, 1, 0},
+		{"ibv:bnxt_re0", map[string]uint64{"to_retransmits": 3, "seq_err_naks_rcvd": 2, "rnr_naks_rcvd": 1}, 3, 2, 1, 0},
+		{"soft:lo", map[string]uint64{"retransmitted_requests": 6, "packet_seq_err": 2, "implied_nak_seq_err": 0, "local_ack_timeout_err": 20, "rcvd_rnr_err": 0, "rnr_nak_retry_err": 5}, 6, 2, 0, 0},
+		{"shm:0", map[string]uint64{"rcvd_rnr_err": 4, "rnr_nak_retry_err": 5}, 0, 0, 4, 0},
+		{"ibv:other0", map[string]uint64{"rcvd_rnr_err": 4}, 0, 0, 4, resentUnseen | lostUnseen},
+		{"ibv:other0", nil, 0, 0, 0, allUnseen},
+	} {
+		f := figures{Device: c.device, Unseen: allUnseen}
+		f.count(map[string]uint64{"local_ack_timeout_err": 10}, c.after)
+		if f.Resent != c.resent || f.Lost != c.lost || f.RNR != c.rnr || f.Unseen != c.unseen {
+			t.Errorf("%s, %v: %+v, expected %v, %v, %v and unseen %b", c.device, c.after, f, c.resent, c.lost, c.rnr, c.unseen)
+		}
+	}
+}
+
+// Of a pair whose device does not count what was lost nobody says that it lost nothing.
+func TestUnseen(t *testing.T) {
+	r := newResults(2, nil)
+	r.add([][]figures{{{To: 1, Alone: 10, Sent: 100, RNR: 3, Unseen: lostUnseen}}, {{To: 0, Alone: 11, Lost: 2, Sent: 100}}})
+	if f := r.figures; !math.IsNaN(f.Lost.At(0, 1)) || f.Lost.At(1, 0) != 2 || r.blind != 1 {
+		t.Errorf("%+v, %d unseen", f, r.blind)
+	}
+	there, back := r.link(links.Pair{From: 0, To: 1}, r.best[1], []string{"a", "b"}), r.link(links.Pair{From: 1, To: 0}, r.best[2], []string{"a", "b"})
+	if there.Lost != nil || *there.RNR != 3 || *back.Lost != 2 {
+		t.Errorf("%+v and %+v", there, back)
+	}
+	if lines := (LinksVerdict{Pairs: 2, Blind: 1}).Lines(); !strings.Contains(lines[1].Text, "not counted on 1 of 2 pairs") {
+		t.Errorf("%+v", lines)
+	}
+}

@@ -76,7 +76,7 @@ func (x *measurement) tournament(ctx context.Context, what string, count int, me
 	for round := range count {
 		now, nowProblem, met := next, problem, all
 		told := roundTold{}
-		switch f := (figures{To: met[rank], Dead: true}); {
+		switch f := dead(met[rank], ""); {
 		case met[rank] < 0:
 		case x.gone.is(rank, met[rank]):
 			x.without(f)
@@ -173,10 +173,10 @@ func (x *measurement) shifts(ctx context.Context, ks []int) error {
 		}
 		told := roundTold{}
 		if err = cmp.Or(problem, err); err != nil {
-			f = figures{To: right, Dead: true, Why: err.Error()}
+			f = dead(right, err.Error())
 		}
 		if to == nil && problem == nil {
-			x.without(figures{To: right, Dead: true})
+			x.without(dead(right, ""))
 		} else {
 			told.Failed, told.Worked = err != nil, err == nil
 			x.own = append(x.own, f)
@@ -241,6 +241,7 @@ type results struct {
 	n        int
 	best     []*figures // by pair, see at: of several measurements; nil if there is none
 	measured int        // pairs
+	blind    int        // those with a connection of which nobody can say what they lost
 	soft     bool       // CPUs move the data of some
 	figures  *links.Figures
 
@@ -271,21 +272,22 @@ func merge(list []*figures) *figures {
 	if len(list) == 1 {
 		return list[0]
 	}
-	dead, live := []*figures(nil), []*figures(nil)
+	gone, live := []*figures(nil), []*figures(nil)
 	for _, x := range list {
 		if x.Dead {
-			dead = append(dead, x)
+			gone = append(gone, x)
 		} else {
 			live = append(live, x)
 		}
 	}
-	if len(dead) > len(live) {
-		return dead[0]
+	if len(gone) > len(live) {
+		return gone[0]
 	}
 	m := *live[0]
 	for _, x := range live[1:] {
 		m.Alone, m.Both, m.P50, m.P99 = max(m.Alone, x.Alone), max(m.Both, x.Both), min(m.P50, x.P50), min(m.P99, x.P99)
 		m.Resent, m.Lost, m.RNR, m.Sent = m.Resent+x.Resent, m.Lost+x.Lost, m.RNR+x.RNR, m.Sent+x.Sent
+		m.Unseen |= x.Unseen
 	}
 	return &m
 }
@@ -330,7 +332,7 @@ func (r *results) add(all [][]figures) {
 			}
 		}
 	}
-	r.measured = 0
+	r.measured, r.blind = 0, 0
 	clear(f.Dead) // a pair may have come back since
 	for at, list := range r.samples {
 		if len(list) == 0 {
@@ -348,6 +350,9 @@ func (r *results) add(all [][]figures) {
 			continue
 		}
 		f.Alone.V[at], f.Lost.V[at], f.Packets.V[at] = x.Alone, x.Lost, x.Sent
+		if x.Unseen&lostUnseen != 0 {
+			f.Lost.V[at], r.blind = nan, r.blind+1
+		}
 		if x.Both > 0 {
 			f.Both.V[at] = x.Both
 		}

@@ -114,6 +114,7 @@ type figures struct {
 	Resent float64 `json:"r,omitempty"`
 	Lost   float64 `json:"l,omitempty"`
 	RNR    float64 `json:"n,omitempty"`
+	Unseen unseen  `json:"u,omitempty"`
 	Sent   float64 `json:"p,omitempty"` // packets
 	Device string  `json:"d,omitempty"`
 	Shared bool    `json:"s,omitempty"`
@@ -125,7 +126,12 @@ type figures struct {
 
 // figures are none yet.
 func (e *end) figures() figures {
-	return figures{To: e.Peer, Device: e.Device, Shared: e.Shared, Soft: e.Attr.Software}
+	return figures{To: e.Peer, Device: e.Device, Shared: e.Shared, Soft: e.Attr.Software, Unseen: allUnseen}
+}
+
+// dead are those of a pair without a connection.
+func dead(to int, why string) figures {
+	return figures{To: to, Unseen: allUnseen, Dead: true, Why: why}
 }
 
 // pair measures the pair, at both of its ends; the one with the lower rank begins.
@@ -141,7 +147,9 @@ func (e *end) pair(ctx context.Context, first bool) (f figures, err error) {
 		if err == nil {
 			err = countErr
 		}
-		f.Resent, f.Lost, f.RNR = grown(before, after, resentNames), grown(before, after, lostNames), grown(before, after, rnrNames)
+		if countErr == nil {
+			f.count(before, after)
+		}
 	}()
 	if first {
 		err = e.ask(ctx, &f)
@@ -446,20 +454,4 @@ func (e *end) take(wc *verbs.Completion) error {
 		e.data--
 	}
 	return nil
-}
-
-// Counters of devices, by soft's and Linux drivers' names (rdma_rxe, mlx5, bnxt_re): packets
-// that were sent again, for whatever reason; answers of the other end that one is missing,
-// which a busy machine does not make; and waits for a receive.
-var (
-	resentNames = []string{"retransmitted_requests", "completer_retry_err", "to_retransmits"}
-	lostNames   = []string{"packet_seq_err", "implied_nak_seq_err", "rcvd_seq_err", "seq_err_naks_rcvd"}
-	rnrNames    = []string{"rcvd_rnr_err", "rnr_naks_rcvd"}
-)
-
-func grown(before, after map[string]uint64, names []string) (sum float64) {
-	for _, name := range names {
-		sum += float64(after[name] - min(before[name], after[name]))
-	}
-	return sum
 }

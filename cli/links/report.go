@@ -210,7 +210,7 @@ func (c *report) conclude(ctx context.Context, v *links.Verdict, x *measurement)
 	sum := LinksVerdict{
 		Command: commandName, OK: len(v.Findings) == 0, Mode: c.mode, Ranks: len(c.hosts), Pairs: c.results.measured, Rounds: c.rounds, Again: c.again,
 		Seconds: math.Round(time.Since(c.begun).Seconds()*10) / 10, Write: rounded(f.Alone.Typical()), Both: rounded(f.Both.Typical()),
-		Latency: rounded(f.Latency.Typical()), Findings: len(v.Findings), Ruled: c.ruled,
+		Latency: rounded(f.Latency.Typical()), Findings: len(v.Findings), Ruled: c.ruled, Blind: c.results.blind,
 	}
 	var worst error
 	found := make([]LinkFinding, len(v.Findings))

@@ -25,9 +25,9 @@ type Link struct {
 	Latency LinkLatency `json:"latency_us" col:"P50=p50 us|8; P99=p99 us|8"`
 	Write   float64     `json:"write_GBps" col:"GB/s|7"`        // of WRITEs while nothing else runs on the pair; with --shift, while all ranks send
 	Both    float64     `json:"both_GBps" col:"both|7"`         // of the same while the other direction runs, too; 0: not measured
-	Resent  uint64      `json:"retransmissions" col:"resent|6"` // packets that the sender has sent again
-	Lost    uint64      `json:"lost" col:"lost|5"`              // answers that a packet is missing
-	RNR     uint64      `json:"rnr" col:"rnr|4"`                // answers that no receive is posted
+	Resent  *uint64     `json:"retransmissions" col:"resent|6"` // packets that the sender has sent again; null: its device does not count them
+	Lost    *uint64     `json:"lost" col:"lost|5"`              // answers that a packet is missing; null, also with --shift: nobody counted them
+	RNR     *uint64     `json:"rnr" col:"rnr|4"`                // answers that no receive is posted; null: as of lost
 	Packets uint64      `json:"packets"`                        // that the sender has sent
 	Device  string      `json:"device"`                         // of the sender, as in soft:lo
 	Error   string      `json:"error,omitempty" col:"error|left"`
@@ -44,7 +44,7 @@ func (l Link) Adjust(column string, c *render.Cell) {
 	switch {
 	case l.Error != "":
 		c.Mood = render.Bad
-	case c.Text == "0.000":
+	case c.Text == "0.000", c.Text == "-":
 		c.Text, c.Mood = "-", render.Faint
 	}
 }
@@ -53,7 +53,7 @@ func (r *results) link(p links.Pair, x *figures, hosts []string) Link {
 	return Link{
 		Command: commandName, OK: !x.Dead, From: p.From, To: p.To, FromHost: hosts[p.From], ToHost: hosts[p.To],
 		Latency: LinkLatency{timing.ThreePlaces(x.P50), timing.ThreePlaces(x.P99)}, Write: timing.SixPlaces(x.Alone), Both: timing.SixPlaces(x.Both),
-		Resent: uint64(x.Resent), Lost: uint64(x.Lost), RNR: uint64(x.RNR), Packets: uint64(x.Sent), Device: x.Device, Error: x.Why,
+		Resent: x.seen(resentUnseen, x.Resent), Lost: x.seen(lostUnseen, x.Lost), RNR: x.seen(rnrUnseen, x.RNR), Packets: uint64(x.Sent), Device: x.Device, Error: x.Why,
 	}
 }
 
@@ -108,7 +108,8 @@ type LinksVerdict struct {
 	Both     float64 `json:"both_GBps"`      // the same while the other direction runs, too
 	Latency  float64 `json:"latency_p50_us"` // the median of the pairs
 	Findings int     `json:"findings"`
-	Ruled    int     `json:"ruled_out"` // suspects that did well when they were measured again
+	Ruled    int     `json:"ruled_out"`   // suspects that did well when they were measured again
+	Blind    int     `json:"loss_unseen"` // directed pairs of which nobody counted what was lost
 }
 
 // Lines implements render.Told.
@@ -123,6 +124,9 @@ func (v LinksVerdict) Lines() []render.Line {
 	lines := []render.Line{{Mood: render.Plain, Text: text}}
 	if v.Ruled > 0 {
 		lines = append(lines, render.Line{Mood: render.Faint, Text: fmt.Sprintf("%s did well when measured again", count(v.Ruled, "suspect"))})
+	}
+	if v.Blind > 0 {
+		lines = append(lines, render.Line{Mood: render.Faint, Text: fmt.Sprintf("what was lost was not counted on %d of %d pairs: none of them is called lossy", v.Blind, v.Pairs)})
 	}
 	if v.Findings == 0 {
 		return append(lines, render.Line{Mood: render.Good, Text: "OK: nobody stands out"})
