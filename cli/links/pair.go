@@ -1,6 +1,7 @@
 package links
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -88,7 +89,8 @@ func newEnd(m *meetings.Meetings, x *meetings.Meeting, h howTo, timeout time.Dur
 		size: min(h.bytes, firstWrite), window: 1,
 	}
 	most, slack := limits(timeout, e.patience, h.span)
-	e.slack, e.long, e.limit = slack, min(slack, m.Retries())/(2*growth), time.Now().Add(most)
+	e.slack, e.limit = slack, time.Now().Add(most)
+	e.long = min(slack, cmp.Or(m.Retries(), slack)) / (2 * growth)
 	e.await(h.span + e.patience)
 	return e
 }

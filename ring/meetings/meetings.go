@@ -409,8 +409,12 @@ func (m *Meetings) Patience() time.Duration {
 	return min(2*m.Retries()+m.opts.Silence, m.r.Timeout()/3)
 }
 
-// Retries is how long a queue pair tries at least before it gives up.
+// Retries is how long a queue pair tries at least before it gives up; 0: it does not, since it has
+// no timer.
 func (m *Meetings) Retries() time.Duration {
+	if *m.opts.QPTimeout == 0 {
+		return 0
+	}
 	// InfiniBand specification 1.4, volume 1, 9.9.2.1.2; the timer may be longer than it says.
 	const shortest = 4096 * time.Nanosecond
 	return (time.Duration(*m.opts.RetryCnt) + 1) * (shortest << *m.opts.QPTimeout)
