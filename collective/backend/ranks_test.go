@@ -39,6 +39,7 @@ type rank struct {
 	name, dir  string
 	rank, size int
 	gathers    int
+	met        func() // called when the ranks have met; nil if nobody asks
 }
 
 func beRank() int {
@@ -75,6 +76,9 @@ func (r *rank) gather(ctx context.Context, mine []byte) (all [][]byte, err error
 			return nil, err
 		}
 		all = append(all, text)
+	}
+	if r.met != nil {
+		r.met()
 	}
 	return all, nil
 }
@@ -352,12 +356,7 @@ func overlapping(ctx context.Context, _ *rank, b Backend) error {
 }
 
 // cancelled has one operation that lasts, and one behind it whose context ends.
-func cancelled(ctx context.Context, r *rank, b Backend) error {
-	buffer, err := alloc(b, 8192)
-	if err != nil {
-		return err
-	}
-	k := collective.Call{Op: collective.OpAllReduce, Type: reduce.Float32, Count: 16, Send: buffer.Addr(), Recv: buffer.Addr()}
+func cancelled(ctx context.Context, b Backend, k collective.Call) error {
 	first, err := b.Start(ctx, k)
 	if err != nil {
 		return err
@@ -369,8 +368,42 @@ func cancelled(ctx context.Context, r *rank, b Backend) error {
 	if err != nil {
 		return err
 	}
+	time.Sleep(200 * time.Millisecond) // in which the first one comes into the library
 	cancel(errors.New("enough"))
 	return errors.Join(first.Wait(ctx), second.Wait(ctx))
+}
+
+// cancelledTurn is cancelled, on all ranks.
+func cancelledTurn(ctx context.Context, _ *rank, b Backend) error {
+	buffer, err := alloc(b, 8192)
+	if err != nil {
+		return err
+	}
+	return cancelled(ctx, b, collective.Call{Op: collective.OpAllReduce, Type: reduce.Float32, Count: 16, Send: buffer.Addr(), Recv: buffer.Addr()})
+}
+
+// abandoned has an operation that the other rank does not join, and one behind it whose context
+// ends: the first one's does not.
+func abandoned(ctx context.Context, r *rank, b Backend) (err error) {
+	if r.rank == 0 {
+		buffer, failed := alloc(b, 8192)
+		if failed != nil {
+			return failed
+		}
+		k := collective.Call{Op: collective.OpReduceScatter, Type: reduce.Float32, Count: 17, Send: buffer.Addr(), Recv: buffer.Addr()} // a group
+		err = cancelled(ctx, b, k)
+	}
+	_, gathered := r.gather(ctx, nil)
+	return errors.Join(err, gathered)
+}
+
+// kept fails, and leaves the library what it may be at work on.
+func kept(ctx context.Context, r *rank, b Backend) error {
+	err := failing(ctx, r, b)
+	if closed := b.Close(); closed != nil || b.(*vendor).stream.Raw() == 0 {
+		return fmt.Errorf("the stream is given back while the library may use it, and Close returns %v", closed)
+	}
+	return err
 }
 
 // old asks for what the library's version has not.
@@ -386,23 +419,33 @@ func old(ctx context.Context, _ *rank, b Backend) error {
 }
 
 var scenarios = map[string]func(*rank) error{
-	"matrix": with(matrix), "in flight": with(inFlight), "refused": with(refused), "failing": with(failing), "cancelled": with(cancelled), "overlapping": with(overlapping), "old": with(old),
+	"matrix": with(matrix), "in flight": with(inFlight), "refused": with(refused), "failing": with(failing), "cancelled": with(cancelledTurn), "abandoned": with(abandoned), "kept": with(kept), "overlapping": with(overlapping), "old": with(old),
 	"create": func(r *rank) error {
 		ctx, cancel := context.WithTimeout(context.Background(), patience)
 		defer cancel()
 		_, err := r.create(ctx)
 		return err
 	},
+	// late gives up while the library is about to make a communicator, and looks what becomes of it.
+	"late": func(r *rank) error {
+		ctx, cancel := context.WithCancelCause(context.Background())
+		defer cancel(nil)
+		r.met = func() { time.AfterFunc(200*time.Millisecond, func() { cancel(errors.New("too long")) }) }
+		_, err := r.create(ctx)
+		return err
+	},
 }
 
-// world runs a scenario on ranks of their own processes, and returns what each prints.
-func world(t *testing.T, path, name, scenario string, size int, variables ...string) (texts []string) {
+// world runs a scenario on ranks of their own processes, and returns what each prints, and how
+// often they called each of the library's functions.
+func world(t *testing.T, path, name, scenario string, size int, variables ...string) (texts []string, calls map[string]int) {
 	t.Helper()
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
+	trace := filepath.Join(dir, "trace")
 	ctx, cancel := context.WithTimeout(t.Context(), hung)
 	defer cancel()
 	outs := make([]bytes.Buffer, size)
@@ -410,7 +453,7 @@ func world(t *testing.T, path, name, scenario string, size int, variables ...str
 	for rank := range size {
 		cmd := exec.CommandContext(ctx, self)
 		cmd.Stdout, cmd.Stderr = &outs[rank], &outs[rank]
-		cmd.Env = append(os.Environ(), "LD_LIBRARY_PATH="+path, "NCCLTEST_DIR="+dir, "NCCL_DEBUG=WARN", fmt.Sprintf("%s=%s/%s/%d/%d/%s", asRank, name, scenario, rank, size, dir))
+		cmd.Env = append(os.Environ(), "LD_LIBRARY_PATH="+path, "NCCLTEST_DIR="+dir, "NCCLTEST_TRACE="+trace, "NCCL_DEBUG=WARN", fmt.Sprintf("%s=%s/%s/%d/%d/%s", asRank, name, scenario, rank, size, dir))
 		cmd.Env = append(cmd.Env, variables...)
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
@@ -424,7 +467,22 @@ func world(t *testing.T, path, name, scenario string, size int, variables ...str
 	if ctx.Err() != nil {
 		t.Fatalf("%s hung: %q", scenario, texts)
 	}
-	return texts
+	for rank, text := range texts {
+		for _, never := range []string{"DATA RACE", "panic:", "fatal error:", "nccltest:"} {
+			if strings.Contains(text, never) {
+				t.Errorf("%s, rank %d has %q:\n%s", scenario, rank, never, text)
+			}
+		}
+	}
+	lines, err := os.ReadFile(trace)
+	if err != nil && !errors.Is(err, os.ErrNotExist) { // no library, no file
+		t.Fatal(err)
+	}
+	calls = map[string]int{}
+	for line := range strings.Lines(string(lines)) {
+		calls[strings.TrimSpace(line)]++
+	}
+	return texts, calls
 }
 
 // Every operation of every type and reduction, of any count, in place and not, on one rank
@@ -444,7 +502,12 @@ func TestEveryOperation(t *testing.T) {
 		if c.long && testing.Short() {
 			continue // a sample
 		}
-		for rank, text := range world(t, c.nccl+":"+gpus, c.name, c.scenario, c.size) {
+		texts, called := world(t, c.nccl+":"+gpus, c.name, c.scenario, c.size)
+		if called["communicator"] != c.size || called["ncclCommDestroy"] != c.size || called["ncclCommAbort"] != 0 {
+			t.Errorf("%s, %s: %d communicators, %d destroyed and %d aborted: expected that each of %d ranks destroys one once",
+				c.name, c.scenario, called["communicator"], called["ncclCommDestroy"], called["ncclCommAbort"], c.size)
+		}
+		for rank, text := range texts {
 			if text != "OK\n" {
 				t.Errorf("%s, %s, rank %d of %d: %s", c.name, c.scenario, rank, c.size, text)
 			}
@@ -472,9 +535,15 @@ func TestFailures(t *testing.T) {
 		{"a library that blocks", nccl, "failing", []string{"NCCLTEST_BLOCK=ncclAllReduce"}, []string{"deadline exceeded"}},
 		{"an old one that blocks", blocking, "failing", []string{"NCCLTEST_BLOCK=ncclAllReduce"}, []string{"deadline exceeded"}},
 		{"one that is stuck", nccl, "failing", []string{"NCCLTEST_STUCK=ncclAllReduce"}, []string{"deadline exceeded"}},
-		{"stuck and not aborted", nccl, "failing", []string{"NCCLTEST_STUCK=ncclAllReduce,ncclCommAbort", "NCCLTEST_BLOCK=ncclAllReduce"}, []string{"deadline exceeded"}},
+		{"stuck and not aborted", nccl, "failing", []string{"NCCLTEST_STUCK=ncclAllReduce,ncclCommAbort"}, []string{"deadline exceeded"}},
+		{"an abort that is stuck", nccl, "kept", []string{"NCCLTEST_STUCK=ncclCommAbort", "NCCLTEST_FAIL=ncclAllReduce:3"}, []string{"ncclAllReduce returned ncclInternalError (3)"}},
+		{"an abort that fails", nccl, "kept", []string{"NCCLTEST_FAIL=ncclCommAbort:1,ncclAllReduce:3"}, []string{"ncclAllReduce returned ncclInternalError (3)"}},
 		{"overlapping", nccl, "overlapping", []string{"NCCLTEST_BLOCK=ncclAllReduce"}, []string{"which belongs to all-reduce in flight until its handle resolves: wait for that, or use another buffer"}},
 		{"cancelled before its turn", nccl, "cancelled", []string{"NCCLTEST_BLOCK=ncclAllReduce"}, []string{"enough"}},
+		{"aborted by one behind it", nccl, "abandoned", nil, []string{"cancelled before its turn: enough", "OK"}},
+		{"aborted within a group", nccl, "abandoned", []string{"NCCLTEST_SLOW=ncclReduce:400"}, []string{"cancelled before its turn: enough", "OK"}},
+		{"an old one aborted by one behind it", blocking, "abandoned", nil, []string{"enough", "OK"}},
+		{"an old communicator that comes late", blocking, "late", []string{"NCCLTEST_SLOW=ncclCommInitRank:3000"}, []string{"too long"}},
 		{"no unique id", nccl, "create", []string{"NCCLTEST_FAIL=ncclGetUniqueId:2"}, []string{"rank 0: nccl: ncclGetUniqueId returned ncclSystemError (2)"}},
 		{"no communicator", nccl, "create", []string{"NCCLTEST_FAIL=ncclCommInitRankConfig:5"}, []string{"making a communicator of 2 ranks: nccl: ncclCommInitRankConfig returned ncclInvalidUsage (5)"}},
 		{"no old communicator", blocking, "create", []string{"NCCLTEST_FAIL=ncclCommInitRank:5"}, []string{"ncclCommInitRank returned ncclInvalidUsage (5)"}},
@@ -484,12 +553,13 @@ func TestFailures(t *testing.T) {
 		{"an old one's type and reduction", nccl, "old", []string{"NCCLTEST_VERSION=2908"}, []string{"nccl 2.9.8 has no element type bfloat16: expected 2.10.0 or later\nnccl 2.9.8 has no reduction avg: expected 2.10.0 or later"}},
 		{"no library", gpus, "create", nil, []string{"not available: nccl: rank 0: libnccl.so.2 cannot be loaded"}},
 	} {
-		if c.want == nil {
-			continue
-		}
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			for rank, text := range world(t, c.path, NCCL, c.scenario, 2, c.variables...) {
+			texts, called := world(t, c.path, NCCL, c.scenario, 2, c.variables...)
+			if made, gone := called["communicator"], called["ncclCommDestroy"]+called["ncclCommAbort"]; made != gone && !strings.Contains(c.name, "stuck") {
+				t.Errorf("%d communicators, %d destroyed and %d aborted: expected one end of each", made, called["ncclCommDestroy"], called["ncclCommAbort"])
+			}
+			for rank, text := range texts {
 				if want := c.want[min(rank, len(c.want)-1)]; !strings.Contains(text, want) {
 					t.Errorf("rank %d: %s\nexpected %q", rank, text, want)
 				}

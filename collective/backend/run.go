@@ -181,22 +181,26 @@ func (v *vendor) run(ctx context.Context, k collective.Call, turn *fifo.Turn) er
 // has run them.
 func (v *vendor) give(ctx context.Context, list []issue) error {
 	if len(list) > 1 {
-		if err := v.pending(ctx, "ncclGroupStart", int32(call(v.lib.groupStart))); err != nil {
+		if err := v.do(ctx, "ncclGroupStart", func(uintptr) uintptr { return call(v.lib.groupStart) }); err != nil {
 			return err
 		}
 	}
 	var failed error
 	for _, i := range list {
-		code := int32(call(i.fn, append(slices.Clone(i.args), v.comm, v.stream.Raw())...))
+		var code int32
+		code, failed = v.within(func(comm uintptr) uintptr { return call(i.fn, append(slices.Clone(i.args), comm, v.stream.Raw())...) })
 		if len(list) > 1 && code == inProgress {
 			continue // the group's end says more
 		}
-		if failed = v.pending(ctx, i.name, code); failed != nil {
+		if failed == nil {
+			failed = v.pending(ctx, i.name, code)
+		}
+		if failed != nil {
 			break
 		}
 	}
 	if len(list) > 1 { // after a failure, too
-		if err := v.pending(ctx, "ncclGroupEnd", int32(call(v.lib.groupEnd))); failed == nil {
+		if err := v.do(ctx, "ncclGroupEnd", func(uintptr) uintptr { return call(v.lib.groupEnd) }); failed == nil {
 			failed = err
 		}
 	}
@@ -210,9 +214,12 @@ func (v *vendor) give(ctx context.Context, list []issue) error {
 // processor, then sleep.
 const spins, yields = 256, 4096
 
-// ran waits until the stream has run all, or the communicator reports an error.
+// ran waits until the stream has run all, the communicator reports an error, or it is aborted.
 func (v *vendor) ran(ctx context.Context) error {
 	for i := 0; ; i++ {
+		if v.aborting() {
+			return v.Err()
+		}
 		done, err := v.stream.Done()
 		if err != nil {
 			return err

@@ -1,6 +1,7 @@
 package backend
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -28,15 +29,14 @@ type vendor struct {
 	scratch    *gpu.Memory // of a barrier, which is an all-reduce of one element
 	page       *memory.Block
 	caller     thread
-	comm       uintptr // ncclComm_t; 0 before it is made and after it is gone
+	communicator
 
 	lock   fifo.Lock   // held by the operation that runs
 	flying async.Queue // its own lock
 
 	mu      sync.Mutex
-	failure error // guarded by mu; the first, never changed
-	aborted bool  // guarded by mu
-	stuck   bool  // guarded by mu: the thread did not come back
+	failure error // guarded by mu: why it was aborted; the first, never changed
+	stuck   bool  // guarded by mu: a thread did not come back from the library
 	closed  bool  // guarded by mu
 }
 
@@ -62,11 +62,13 @@ func (f *Factory) Create(ctx context.Context, w World) (Backend, error) {
 	if w.Gather == nil {
 		return nil, usage.Errorf("%s: the ranks have no way to share its unique id: expected a gather over the control ring", f.name)
 	}
-	v := &vendor{Factory: f, rank: w.Rank, size: w.Size}
+	v := &vendor{Factory: f, rank: w.Rank, size: w.Size, communicator: newCommunicator()}
 	mine, failed := v.open(w.Device)
 	id, err := v.meet(ctx, w, mine, failed)
 	if err == nil {
-		err = v.join(ctx, id)
+		if err = v.join(ctx, id); err != nil {
+			err = fmt.Errorf("%s: making a communicator of %d ranks: %w", v.name, v.size, err)
+		}
 	}
 	if err != nil {
 		return nil, errors.Join(err, v.release())
@@ -144,89 +146,6 @@ func (v *vendor) meet(ctx context.Context, w World, mine hello, failed error) ([
 	return all[0].ID, nil
 }
 
-// configMagic and configVersion are of ncclConfig_t as NCCL 2.14 has it, of which later
-// libraries take what is there (src/init.cc, parseCommConfig): its size, NCCL_API_MAGIC, the
-// version, and whether calls block.
-const (
-	configMagic   = 0xcafebeef
-	configVersion = 21400
-	configBytes   = 24
-)
-
-// join makes the communicator. A library that can is told not to block.
-func (v *vendor) join(ctx context.Context, id []byte) error {
-	at := v.page.Addr()
-	copy(v.page.Bytes(), id)
-	comm, config := at+256, at+512
-	before := []uintptr{uintptr(comm), uintptr(v.size)}
-	name, fn, after := "ncclCommInitRank", v.lib.commInitRank, []uintptr{uintptr(v.rank)}
-	if v.lib.commInitRankConfig != 0 {
-		*at64(config) = configBytes
-		words := memory.Slice[uint32](config+8, 3)
-		words[0], words[1], words[2] = configMagic, configVersion, 0
-		name, fn, after = "ncclCommInitRankConfig", v.lib.commInitRankConfig, append(after, uintptr(config))
-	}
-	args := byValue(before, uintptr(at), idBytes, after)
-	err := v.await(ctx, name, func() error {
-		code := int32(call(fn, args...))
-		v.comm = uintptr(*at64(comm))
-		return v.pending(ctx, name, code)
-	})
-	if err != nil {
-		v.abort(err) // what there is of it
-		return fmt.Errorf("%s: making a communicator of %d ranks: %w", v.name, v.size, err)
-	}
-	return nil
-}
-
-func at64(addr uint64) *uint64 { return &memory.Slice[uint64](addr, 1)[0] }
-
-// pollEvery is the pause between two looks at what a library does: short beside the time that
-// it takes to make a communicator, and long beside a look.
-const pollEvery = 20 * time.Microsecond
-
-// pending makes an error of a code, and waits if the library has only begun.
-func (v *vendor) pending(ctx context.Context, name string, code int32) error {
-	if code == inProgress {
-		name += ", by ncclCommGetAsyncError,"
-	}
-	for code == inProgress {
-		if err := ctx.Err(); err != nil {
-			return context.Cause(ctx)
-		}
-		var err error
-		if code, err = v.asynchronous(); err != nil {
-			return err
-		}
-		if code == inProgress {
-			time.Sleep(pollEvery)
-		}
-	}
-	return v.code(name, code)
-}
-
-// asynchronous asks for the communicator's state: in progress, well, or an error of what went
-// on meanwhile.
-func (v *vendor) asynchronous() (int32, error) {
-	at := v.page.Addr() + 1024
-	if err := v.code("ncclCommGetAsyncError", int32(call(v.lib.commGetAsyncError, v.comm, uintptr(at)))); err != nil {
-		return 0, err
-	}
-	return memory.Slice[int32](at, 1)[0], nil
-}
-
-// code makes an error of what a function has returned.
-func (v *vendor) code(name string, code int32) error {
-	if code == success {
-		return nil
-	}
-	e := &Error{Backend: v.name, Call: name, Code: int(code), Text: stringOf(call(v.lib.getErrorString, uintptr(code)))}
-	if v.lib.getLastError != 0 {
-		e.Last = stringOf(call(v.lib.getLastError, v.comm))
-	}
-	return e
-}
-
 // stringOf copies a string of C.
 func stringOf(at uintptr) string {
 	const longest = 1024
@@ -243,48 +162,25 @@ func stringOf(at uintptr) string {
 
 // await runs what may block on the communicator's thread, until ctx ends: then the
 // communicator is aborted, which is what lets a thread go that is within the library. A
-// thread that does not come back all the same is left behind.
+// thread that does not come back all the same is left behind, also after another's abort.
 func (v *vendor) await(ctx context.Context, what string, f func() error) error {
 	begun := time.Now()
 	done := v.caller.run(f)
+	var gaveUp error
 	select {
 	case o := <-done:
 		return o.err
+	case <-v.over:
 	case <-ctx.Done():
+		gaveUp = fmt.Errorf("%s was given up after %s, which this rank or the others had not ended: %w", what, time.Since(begun).Round(time.Millisecond), context.Cause(ctx))
+		v.abort(gaveUp)
 	}
-	gaveUp := fmt.Errorf("%s was given up after %s, which this rank or the others had not ended: %w", what, time.Since(begun).Round(time.Millisecond), context.Cause(ctx))
-	v.abort(gaveUp)
 	select {
-	case <-done:
+	case o := <-done:
+		return cmp.Or(gaveUp, o.err)
 	case <-time.After(abortPatience):
-		v.mu.Lock()
-		v.stuck = true
-		v.mu.Unlock()
-	}
-	return gaveUp
-}
-
-// abortPatience is how long an abort may take: it frees what a device uses.
-const abortPatience = 5 * time.Second
-
-// abort ends what the communicator does, once, and keeps why.
-func (v *vendor) abort(why error) {
-	v.mu.Lock()
-	if v.failure == nil {
-		v.failure = fmt.Errorf("%s: aborted: %w", v.name, why)
-	}
-	first, comm := !v.aborted, v.comm
-	v.aborted = true
-	v.mu.Unlock()
-	if !first || comm == 0 {
-		return
-	}
-	// On a thread of its own, as the communicator's may be within the library.
-	other := newThread(v.device)
-	select {
-	case <-other.run(func() error { call(v.lib.commAbort, comm); return nil }):
-		other.end()
-	case <-time.After(abortPatience):
+		v.strand()
+		return cmp.Or(gaveUp, v.Err())
 	}
 }
 
@@ -308,25 +204,18 @@ func (v *vendor) Err() error {
 func (v *vendor) Close() error {
 	v.flying.Idle()
 	v.mu.Lock()
-	if v.closed {
-		v.mu.Unlock()
+	closed, failed := v.closed, v.failure != nil
+	v.mu.Unlock()
+	if closed {
 		return nil
 	}
-	v.closed = true
-	aborted := v.aborted
-	v.mu.Unlock()
 	var err error
-	if !aborted {
+	if !failed {
 		ctx, cancel := context.WithTimeout(context.Background(), closePatience)
 		defer cancel()
-		err = v.await(ctx, "ncclCommDestroy", func() error {
-			if v.lib.commFinalize != 0 { // which a communicator that does not block needs first
-				if err := v.pending(ctx, "ncclCommFinalize", int32(call(v.lib.commFinalize, v.comm))); err != nil {
-					return err
-				}
-			}
-			return v.code("ncclCommDestroy", int32(call(v.lib.commDestroy, v.comm)))
-		})
+		if err = v.await(ctx, "ncclCommDestroy", func() error { return v.destroy(ctx) }); err != nil {
+			v.abort(err)
+		}
 	}
 	return errors.Join(err, v.release())
 }
@@ -334,16 +223,22 @@ func (v *vendor) Close() error {
 // closePatience is how long the ranks may come apart to Close.
 const closePatience = 10 * time.Second
 
-// release gives back what is not the library's.
+// release gives back what is not the library's, after an abort that goes on.
 func (v *vendor) release() (err error) {
 	v.mu.Lock()
-	stuck := v.stuck
 	v.closed = true
+	failed := v.failure != nil
 	v.mu.Unlock()
+	if failed {
+		<-v.over
+	}
+	v.mu.Lock()
+	stuck := v.stuck
+	v.mu.Unlock()
+	v.caller.end()
 	if stuck { // the library may be at work on it still
 		return nil
 	}
-	v.caller.end()
 	err = errors.Join(v.scratch.Free(), v.stream.Close())
 	if v.page != nil {
 		err = errors.Join(err, v.page.Free())

@@ -6,13 +6,16 @@
 //   NCCLTEST_DIR      where the file lies (/tmp)
 //   NCCLTEST_VERSION  NCCL_VERSION_CODE (22105)
 //   NCCLTEST_REPORT   a file to which ncclGetVersion adds what it finds in the environment
-//   NCCLTEST_RANK     only on this rank:
+//   NCCLTEST_TRACE    a file to which each call is added, and "communicator" for each that is made
+//   NCCLTEST_RANK     only on this rank, of those that follow; functions are a list with commas:
 //   NCCLTEST_FAIL     as in ncclAllReduce:3, what a function returns
-//   NCCLTEST_BLOCK    a function that does not come back before its communicator is aborted
-//   NCCLTEST_STUCK    a function that never comes back
+//   NCCLTEST_SLOW     as in ncclReduce:200, how many ms a function takes
+//   NCCLTEST_BLOCK    functions that do not come back before their communicator is aborted
+//   NCCLTEST_STUCK    functions that never come back
 //   NCCLTEST_ASYNC    the error that a communicator reports once an operation has begun
 //   NCCLTEST_WRONG    1: the first byte of what an operation receives is another one
-//   NCCLTEST_TRACE    a file to which each call is added
+//
+// A communicator that is gone stays in memory: its use is told on standard error, as "nccltest: ...".
 
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -66,6 +69,7 @@ struct comm {
 	struct file *file;
 	char path[96];
 	volatile int state, aborted, asynchronous;
+	const char *volatile gone; // "aborted" or "destroyed"
 	pthread_t thread;
 	int threaded;
 	struct call queue[2 * MOST];
@@ -77,10 +81,21 @@ static __thread struct call group[2 * MOST];
 static __thread struct comm *group_of;
 static __thread char last[128];
 
-static int is_set(const char *variable, const char *value)
+// listed is what stands in a variable's list behind a function and a colon; "" if nothing does, and
+// NULL if the function is not in it.
+static const char *listed(const char *variable, const char *function)
 {
 	const char *text = getenv(variable);
-	return text && !strcmp(text, value);
+	size_t n = strlen(function);
+	for (; text && *text; text = strchr(text, ',') ? strchr(text, ',') + 1 : "") {
+		if (strncmp(text, function, n))
+			continue;
+		if (text[n] == ':')
+			return text + n + 1;
+		if (!text[n] || text[n] == ',')
+			return "";
+	}
+	return NULL;
 }
 
 static int here(const struct comm *c)
@@ -95,28 +110,46 @@ static void nap(void)
 	nanosleep(&t, NULL);
 }
 
+static void traced(const char *what)
+{
+	const char *trace = getenv("NCCLTEST_TRACE");
+	FILE *file = trace ? fopen(trace, "a") : NULL;
+	if (file) {
+		fprintf(file, "%s\n", what);
+		fclose(file);
+	}
+}
+
+static void used(const char *function, const struct comm *c)
+{
+	if (c && c->gone)
+		fprintf(stderr, "nccltest: %s on a communicator that is %s\n", function, c->gone);
+}
+
 // enter is what every function does first: what the environment asks of it.
 static int enter(const char *function, const struct comm *c)
 {
-	const char *fail = getenv("NCCLTEST_FAIL"), *trace = getenv("NCCLTEST_TRACE");
-	size_t n = strlen(function);
-	if (trace) {
-		FILE *file = fopen(trace, "a");
-		if (file) {
-			fprintf(file, "%s\n", function);
-			fclose(file);
-		}
-	}
+	const char *text;
+	traced(function);
+	used(function, c);
 	if (!here(c))
 		return 0;
-	while (is_set("NCCLTEST_STUCK", function))
+	if ((text = listed("NCCLTEST_SLOW", function))) {
+		struct timespec t = { atoi(text) / 1000, atoi(text) % 1000 * 1000000L };
+		nanosleep(&t, NULL);
+		used(function, c);
+	}
+	while (listed("NCCLTEST_STUCK", function))
 		nap();
-	while (is_set("NCCLTEST_BLOCK", function) && !(c && c->aborted))
+	while (listed("NCCLTEST_BLOCK", function)) {
+		if (c && c->aborted)
+			return INTERNAL_ERROR; // and does not look at it again
 		nap();
-	if (!fail || strncmp(fail, function, n) || fail[n] != ':')
+	}
+	if (!(text = listed("NCCLTEST_FAIL", function)))
 		return 0;
 	snprintf(last, sizeof last, "%s was told to fail", function);
-	return atoi(fail + n + 1);
+	return atoi(text);
 }
 
 #define ENTER(c) do { int code = enter(__func__, c); if (code) return code; } while (0)
@@ -254,6 +287,7 @@ static int made(struct comm **out, int ranks, const ncclUniqueId *id, int rank, 
 	if (ranks < 1 || ranks > MOST || rank < 0 || rank >= ranks)
 		return INVALID_ARGUMENT;
 	struct comm *c = calloc(1, sizeof *c);
+	traced("communicator");
 	c->ranks = ranks;
 	c->rank = rank;
 	c->blocking = blocking;
@@ -274,7 +308,8 @@ EXPORT ncclResult_t ncclCommInitRank(struct comm **out, int ranks, ncclUniqueId 
 #ifndef OLD
 EXPORT ncclResult_t ncclCommInitRankConfig(struct comm **out, int ranks, ncclUniqueId id, int rank, ncclConfig_t *config)
 {
-	ENTER(NULL);
+	const struct comm asked = { .rank = rank };
+	ENTER(&asked);
 	if (config->size < sizeof *config || config->magic != 0xcafebeef || config->version < 21400)
 		return INVALID_ARGUMENT;
 	return made(out, ranks, &id, rank, config->blocking);
@@ -288,29 +323,29 @@ EXPORT ncclResult_t ncclCommFinalize(struct comm *c)
 }
 #endif
 
-static void freed(struct comm *c)
-{
-	ended(c);
-	if (c->file)
-		munmap(c->file, sizeof *c->file);
-	free(c);
-}
-
 EXPORT ncclResult_t ncclCommDestroy(struct comm *c)
 {
 	ENTER(c);
-	freed(c);
+	ended(c);
+	c->gone = "destroyed";
+	if (c->file)
+		munmap(c->file, sizeof *c->file);
 	return SUCCESS;
 }
 
 EXPORT ncclResult_t ncclCommAbort(struct comm *c)
 {
+	if (c->gone) {
+		used(__func__, c);
+		return INVALID_ARGUMENT;
+	}
 	c->aborted = 1;
 	if (c->file)
 		__atomic_store_n(&c->file->aborted, 1, __ATOMIC_RELEASE);
 	unlink(c->path);
 	ENTER(c);
-	ended(c); // and leaks the rest, in which another thread may be
+	ended(c);
+	c->gone = "aborted"; // and keeps the rest, in which another thread may be blocked
 	return SUCCESS;
 }
 
@@ -364,7 +399,7 @@ static int take(const struct call *k, void *to, const char *from, size_t n)
 
 static int give(const struct comm *c, const struct call *k, char *to, char *from, size_t n)
 {
-	if (is_set("NCCLTEST_WRONG", "1") && here(c) && n)
+	if (listed("NCCLTEST_WRONG", "1") && here(c) && n)
 		from[0] ^= 1;
 	return runtime.to_device((uint64_t)(uintptr_t)to, from, n, k->stream) || runtime.wait(k->stream) ? CUDA_ERROR : 0;
 }
@@ -617,6 +652,7 @@ EXPORT ncclResult_t ncclGroupEnd(void)
 	if (--depth || !n)
 		return SUCCESS;
 	grouped = 0;
+	used(__func__, group_of);
 	return started(group_of, group, n);
 }
 
