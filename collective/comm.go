@@ -140,6 +140,9 @@ func (c *Comm) Rank() int { return c.rank }
 // Size returns the number of ranks.
 func (c *Comm) Size() int { return c.size }
 
+// Timeout is how long an operation waits for another rank.
+func (c *Comm) Timeout() time.Duration { return c.ring.Timeout() }
+
 // Hosts is where the ranks are; nil before Agree.
 func (c *Comm) Hosts() *topology.Hosts { return c.agreement.Load().Hosts }
 

@@ -2,6 +2,7 @@ package backend
 
 import (
 	"context"
+	"time"
 
 	"ringcli/collective"
 )
@@ -35,6 +36,19 @@ type World struct {
 	Gather func(ctx context.Context, mine []byte) (all [][]byte, err error)
 	// Comm is our own ring.
 	Comm *collective.Comm
+	// Timeout is how long an operation may take, whatever the context of its call: one that
+	// another rank does not join ends then. 0 is Comm's, and without one 30 s.
+	Timeout time.Duration
+}
+
+func (w World) timeout() time.Duration {
+	switch {
+	case w.Timeout > 0:
+		return w.Timeout
+	case w.Comm != nil:
+		return w.Comm.Timeout()
+	}
+	return 30 * time.Second // as the ring's own
 }
 
 // own is our ring as a back end.

@@ -34,6 +34,9 @@ const hung = 2 * time.Minute
 // patience is how long a call may take that does not end by itself: long beside one that does.
 const patience = 6 * time.Second
 
+// operationTimeout is shorter than that.
+const operationTimeout = patience / 2
+
 // rank is one, in its process.
 type rank struct {
 	name, dir  string
@@ -92,7 +95,7 @@ func (r *rank) create(ctx context.Context) (Backend, error) {
 	if err != nil {
 		return nil, err
 	}
-	return f.Create(ctx, World{Rank: r.rank, Size: r.size, Device: r.rank, Gather: r.gather})
+	return f.Create(ctx, World{Rank: r.rank, Size: r.size, Device: r.rank, Gather: r.gather, Timeout: operationTimeout})
 }
 
 // with runs what a scenario does with a back end, and closes it twice.
@@ -406,6 +409,24 @@ func kept(ctx context.Context, r *rank, b Backend) error {
 	return err
 }
 
+// absent has an operation that the other rank does not join and whose context never ends, one
+// that waits for its turn, and a Close that comes meanwhile.
+func absent(ctx context.Context, r *rank, b Backend) (err error) {
+	if r.rank == 0 {
+		ended := make(chan error, 2)
+		for range cap(ended) {
+			go func() { ended <- b.Run(context.Background(), collective.Call{Op: collective.OpBarrier}) }()
+			time.Sleep(200 * time.Millisecond) // in which it comes into the library, or into the line
+		}
+		if err = b.Close(); err != nil {
+			err = fmt.Errorf("Close: %w", err)
+		}
+		err = errors.Join(err, <-ended, <-ended)
+	}
+	_, gathered := r.gather(ctx, nil)
+	return errors.Join(err, gathered)
+}
+
 // old asks for what the library's version has not.
 func old(ctx context.Context, _ *rank, b Backend) error {
 	buffer, err := alloc(b, 64)
@@ -419,7 +440,7 @@ func old(ctx context.Context, _ *rank, b Backend) error {
 }
 
 var scenarios = map[string]func(*rank) error{
-	"matrix": with(matrix), "in flight": with(inFlight), "refused": with(refused), "failing": with(failing), "cancelled": with(cancelledTurn), "abandoned": with(abandoned), "kept": with(kept), "overlapping": with(overlapping), "old": with(old),
+	"matrix": with(matrix), "in flight": with(inFlight), "refused": with(refused), "failing": with(failing), "cancelled": with(cancelledTurn), "abandoned": with(abandoned), "kept": with(kept), "absent": with(absent), "overlapping": with(overlapping), "old": with(old),
 	"create": func(r *rank) error {
 		ctx, cancel := context.WithTimeout(context.Background(), patience)
 		defer cancel()
@@ -543,6 +564,8 @@ func TestFailures(t *testing.T) {
 		{"aborted by one behind it", nccl, "abandoned", nil, []string{"cancelled before its turn: enough", "OK"}},
 		{"aborted within a group", nccl, "abandoned", []string{"NCCLTEST_SLOW=ncclReduce:400"}, []string{"cancelled before its turn: enough", "OK"}},
 		{"an old one aborted by one behind it", blocking, "abandoned", nil, []string{"enough", "OK"}},
+		{"no deadline, and a close", nccl, "absent", nil, []string{"nccl: barrier: barrier was given up after 3", "OK"}},
+		{"an old one, no deadline, and a close", blocking, "absent", nil, []string{"nccl: barrier: barrier was given up after 3", "OK"}},
 		{"an old communicator that comes late", blocking, "late", []string{"NCCLTEST_SLOW=ncclCommInitRank:3000"}, []string{"too long"}},
 		{"no unique id", nccl, "create", []string{"NCCLTEST_FAIL=ncclGetUniqueId:2"}, []string{"rank 0: nccl: ncclGetUniqueId returned ncclSystemError (2)"}},
 		{"no communicator", nccl, "create", []string{"NCCLTEST_FAIL=ncclCommInitRankConfig:5"}, []string{"making a communicator of 2 ranks: nccl: ncclCommInitRankConfig returned ncclInvalidUsage (5)"}},

@@ -170,6 +170,8 @@ func (v *vendor) run(ctx context.Context, k collective.Call, turn *fifo.Turn) er
 	if k.Op != collective.OpBarrier && k.Count == 0 {
 		return nil
 	}
+	ctx, cancel := context.WithTimeout(ctx, v.timeout())
+	defer cancel()
 	if err = v.await(ctx, k.Op.String(), func() error { return v.give(ctx, list) }); err != nil {
 		v.abort(err) // of which the other ranks would hear nothing
 		return fmt.Errorf("%s: %s: %w", v.name, k.Op, err)

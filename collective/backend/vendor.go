@@ -29,6 +29,7 @@ type vendor struct {
 	scratch    *gpu.Memory // of a barrier, which is an all-reduce of one element
 	page       *memory.Block
 	caller     thread
+	timeout    func() time.Duration // of an operation that begins now
 	communicator
 
 	lock   fifo.Lock   // held by the operation that runs
@@ -62,7 +63,7 @@ func (f *Factory) Create(ctx context.Context, w World) (Backend, error) {
 	if w.Gather == nil {
 		return nil, usage.Errorf("%s: the ranks have no way to share its unique id: expected a gather over the control ring", f.name)
 	}
-	v := &vendor{Factory: f, rank: w.Rank, size: w.Size, communicator: newCommunicator()}
+	v := &vendor{Factory: f, rank: w.Rank, size: w.Size, timeout: w.timeout, communicator: newCommunicator()}
 	mine, failed := v.open(w.Device)
 	id, err := v.meet(ctx, w, mine, failed)
 	if err == nil {
@@ -199,10 +200,15 @@ func (v *vendor) Err() error {
 	return v.failure
 }
 
-// Close destroys the communicator after the operations in flight, and gives back its memory.
-// One that was aborted is gone already.
+// Close destroys the communicator after the operations in flight and those that wait for their
+// turn, which have deadlines of their own, and gives back its memory. One that was aborted is
+// gone already.
 func (v *vendor) Close() error {
 	v.flying.Idle()
+	if err := v.lock.Lock(context.Background()); err != nil {
+		return err
+	}
+	defer v.lock.Unlock()
 	v.mu.Lock()
 	closed, failed := v.closed, v.failure != nil
 	v.mu.Unlock()
