@@ -2,6 +2,7 @@ package bench
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -130,8 +131,11 @@ func (o *operation) settle(ctx context.Context, m *session.Member, s *session.Se
 			return nil, err
 		}
 		b, err := m.Backend(ctx, f, asked)
-		if err != nil {
+		if _, all := errors.AsType[*backend.RanksError](err); all {
 			return nil, exit.Sharedf(exit.Code(err), "%w", err)
+		}
+		if err != nil {
+			return nil, err
 		}
 		if o.vendor == nil {
 			o.vendor = map[string]backend.Backend{}

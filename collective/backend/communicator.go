@@ -87,7 +87,7 @@ func (v *vendor) join(ctx context.Context, id []byte) error {
 		name, fn, after = "ncclCommInitRankConfig", v.lib.commInitRankConfig, append(after, uintptr(config))
 	}
 	args := byValue(before, uintptr(at), idBytes, after)
-	err := v.await(ctx, name, func() error {
+	return v.await(ctx, name, func() error {
 		code, err := v.within(func(uintptr) uintptr {
 			code := call(fn, args...)
 			v.raw.Store(uintptr(*at64(comm)))
@@ -104,10 +104,6 @@ func (v *vendor) join(ctx context.Context, id []byte) error {
 		}
 		return v.pending(ctx, name, code)
 	})
-	if err != nil {
-		v.abort(err) // what there is of it
-	}
-	return err
 }
 
 func at64(addr uint64) *uint64 { return &memory.Slice[uint64](addr, 1)[0] }

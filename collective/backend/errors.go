@@ -38,5 +38,12 @@ func (e *Error) Error() string {
 	return text
 }
 
+// RanksError is why the ranks cannot make a back end together: it names those that cannot, and all
+// ranks have the same.
+type RanksError struct{ Err error }
+
+func (e *RanksError) Error() string { return e.Err.Error() }
+func (e *RanksError) Unwrap() error { return e.Err }
+
 // ErrClosed is that of a call after Close.
 var ErrClosed = errors.New("the back end is closed")

@@ -445,6 +445,9 @@ var scenarios = map[string]func(*rank) error{
 		ctx, cancel := context.WithTimeout(context.Background(), patience)
 		defer cancel()
 		_, err := r.create(ctx)
+		if _, all := errors.AsType[*RanksError](err); all {
+			err = fmt.Errorf("one for all: %w", err)
+		}
 		return err
 	},
 	// late gives up while the library is about to make a communicator, and looks what becomes of it.
@@ -568,7 +571,11 @@ func TestFailures(t *testing.T) {
 		{"an old one, no deadline, and a close", blocking, "absent", nil, []string{"nccl: barrier: barrier was given up after 3", "OK"}},
 		{"an old communicator that comes late", blocking, "late", []string{"NCCLTEST_SLOW=ncclCommInitRank:3000"}, []string{"too long"}},
 		{"no unique id", nccl, "create", []string{"NCCLTEST_FAIL=ncclGetUniqueId:2"}, []string{"rank 0: nccl: ncclGetUniqueId returned ncclSystemError (2)"}},
-		{"no communicator", nccl, "create", []string{"NCCLTEST_FAIL=ncclCommInitRankConfig:5"}, []string{"making a communicator of 2 ranks: nccl: ncclCommInitRankConfig returned ncclInvalidUsage (5)"}},
+		{"no communicator", nccl, "create", []string{"NCCLTEST_FAIL=ncclCommInitRankConfig:5"}, []string{"making a communicator of 2 ranks: rank 0: nccl: ncclCommInitRankConfig returned ncclInvalidUsage (5)"}},
+		{"no communicator of one", nccl, "create", []string{"NCCLTEST_FAIL=ncclCommInitRankConfig:5", ofOne}, []string{"one for all: nccl: making a communicator of 2 ranks: rank 0: ncclCommInitRankConfig was given up after"}},
+		{"what one says at last", nccl, "create", []string{"NCCLTEST_FAIL=ncclCommInitRankConfig:5", ofOne}, []string{"; rank 1: nccl: ncclCommInitRankConfig returned ncclInvalidUsage (5)"}},
+		{"one's communicator that fails later", nccl, "create", []string{"NCCLTEST_FAIL=ncclCommInitRank:3", ofOne}, []string{"; rank 1: nccl: ncclCommInitRankConfig, by ncclCommGetAsyncError, returned ncclInternalError (3)"}},
+		{"no old communicator of one", blocking, "create", []string{"NCCLTEST_FAIL=ncclCommInitRank:3", ofOne}, []string{"; rank 1: nccl: ncclCommInitRank returned ncclInternalError (3)"}},
 		{"no old communicator", blocking, "create", []string{"NCCLTEST_FAIL=ncclCommInitRank:5"}, []string{"ncclCommInitRank returned ncclInvalidUsage (5)"}},
 		{"a communicator that fails later", nccl, "create", []string{"NCCLTEST_FAIL=ncclCommInitRank:3"}, []string{"ncclCommInitRankConfig, by ncclCommGetAsyncError, returned ncclInternalError (3)"}},
 		{"a communicator that blocks", nccl, "create", []string{"NCCLTEST_BLOCK=ncclCommInitRank"}, []string{"deadline exceeded"}},

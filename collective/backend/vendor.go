@@ -51,8 +51,13 @@ type hello struct {
 	Error   string `json:"error,omitempty"`
 }
 
+// settlePatience is how long a rank may take at most from giving up a communicator to telling
+// the others: the call's way back, the abort, and the thread's way back.
+const settlePatience = callPatience + 2*abortPatience + time.Second
+
 // Create makes the back end of a rank, together with the other ranks. It fails on all of
-// them if it is not available to one: with ErrUnavailable and the reason.
+// them with one RanksError if it is not available to one, which is ErrUnavailable, or if one
+// cannot make its communicator. Only where the ranks cannot hear each other the errors differ.
 func (f *Factory) Create(ctx context.Context, w World) (Backend, error) {
 	if f.library == "" {
 		if w.Comm == nil {
@@ -63,15 +68,19 @@ func (f *Factory) Create(ctx context.Context, w World) (Backend, error) {
 	if w.Gather == nil {
 		return nil, usage.Errorf("%s: the ranks have no way to share its unique id: expected a gather over the control ring", f.name)
 	}
+	if _, limited := ctx.Deadline(); !limited {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, w.timeout())
+		defer cancel()
+	}
 	v := &vendor{Factory: f, rank: w.Rank, size: w.Size, timeout: w.timeout, communicator: newCommunicator()}
 	mine, failed := v.open(w.Device)
 	id, err := v.meet(ctx, w, mine, failed)
 	if err == nil {
-		if err = v.join(ctx, id); err != nil {
-			err = fmt.Errorf("%s: making a communicator of %d ranks: %w", v.name, v.size, err)
-		}
+		err = v.joinAll(ctx, w, id)
 	}
 	if err != nil {
+		v.abort(err)
 		return nil, errors.Join(err, v.release())
 	}
 	return v, nil
@@ -112,39 +121,81 @@ func (v *vendor) open(device int) (mine hello, err error) {
 	return mine, nil
 }
 
-// meet tells the other ranks how this one is, and returns rank 0's unique id.
-func (v *vendor) meet(ctx context.Context, w World, mine hello, failed error) ([]byte, error) {
+// tell tells the other ranks how this one is, and returns what they are, with the errors of those
+// that have one.
+func (v *vendor) tell(ctx context.Context, w World, mine hello, failed error) (all []hello, texts []string, err error) {
 	if failed != nil {
 		mine.Error = failed.Error()
 	}
 	text, err := json.Marshal(mine)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	parts, err := w.Gather(ctx, text)
 	if err != nil {
-		return nil, errors.Join(failed, err)
+		return nil, nil, errors.Join(failed, err)
 	}
-	all := make([]hello, len(parts))
-	var texts []string
+	all = make([]hello, len(parts))
 	for rank, part := range parts {
 		if err := json.Unmarshal(part, &all[rank]); err != nil {
-			return nil, fmt.Errorf("%s: what rank %d says: %w", v.name, rank, err)
+			return nil, nil, errors.Join(failed, fmt.Errorf("%s: what rank %d says: %w", v.name, rank, err))
 		}
 		if e := all[rank].Error; e != "" {
-			texts = append(texts, fmt.Sprintf("rank %d: %s", rank, strings.TrimPrefix(e, ErrUnavailable.Error()+": ")))
+			e = strings.TrimPrefix(e, ErrUnavailable.Error()+": ")
+			texts = append(texts, fmt.Sprintf("rank %d: %s", rank, e))
 		}
-		if all[rank].Error == "" && all[0].Error == "" && all[rank].Version != all[0].Version {
-			texts = append(texts, fmt.Sprintf("rank %d has version %s, and rank 0 %s: expected one", rank, formatVersion(all[rank].Version), formatVersion(all[0].Version)))
+	}
+	return all, texts, nil
+}
+
+// meet tells the other ranks what this one has found, and returns rank 0's unique id.
+func (v *vendor) meet(ctx context.Context, w World, mine hello, failed error) ([]byte, error) {
+	all, texts, err := v.tell(ctx, w, mine, failed)
+	if err != nil {
+		return nil, err
+	}
+	for rank, h := range all {
+		if h.Error == "" && all[0].Error == "" && h.Version != all[0].Version {
+			texts = append(texts, fmt.Sprintf("rank %d has version %s, and rank 0 %s: expected one", rank, formatVersion(h.Version), formatVersion(all[0].Version)))
 		}
 	}
 	if len(texts) > 0 {
-		return nil, unavailable("%s: %s", v.name, strings.Join(texts, "; "))
+		return nil, &RanksError{unavailable("%s: %s", v.name, strings.Join(texts, "; "))}
 	}
 	if len(all[0].ID) != idBytes {
-		return nil, fmt.Errorf("%s: rank 0 has given a unique id of %d bytes: expected %d; do all ranks run the same version?", v.name, len(all[0].ID), idBytes)
+		return nil, &RanksError{fmt.Errorf("%s: rank 0 has given a unique id of %d bytes: expected %d; do all ranks run the same version?", v.name, len(all[0].ID), idBytes)}
 	}
 	return all[0].ID, nil
+}
+
+// joinAll makes the communicator, and fails on all ranks if one cannot. The others wait for that
+// one within the library, which they give up early enough for all to be told by ctx's deadline.
+func (v *vendor) joinAll(ctx context.Context, w World, id []byte) error {
+	deadline, _ := ctx.Deadline()
+	limited, cancel := context.WithDeadline(ctx, deadline.Add(-min(settlePatience, time.Until(deadline)/2)))
+	defer cancel()
+	failed := v.join(limited, id)
+	if failed != nil {
+		v.abort(failed) // of which the others' libraries may hear
+	}
+	// The deadline may have passed: what is left is to tell. Whoever interrupts does not wait for that.
+	later, interrupt := context.WithCancelCause(context.WithoutCancel(ctx))
+	defer interrupt(nil)
+	defer context.AfterFunc(ctx, func() {
+		if errors.Is(ctx.Err(), context.Canceled) {
+			interrupt(context.Cause(ctx))
+		}
+	})()
+	later, cancel = context.WithDeadline(later, deadline.Add(settlePatience))
+	defer cancel()
+	_, texts, err := v.tell(later, w, hello{Version: v.version}, failed)
+	if err == nil && len(texts) > 0 {
+		err = &RanksError{errors.New(strings.Join(texts, "; "))}
+	}
+	if err != nil {
+		return fmt.Errorf("%s: making a communicator of %d ranks: %w", v.name, v.size, err)
+	}
+	return nil
 }
 
 // stringOf copies a string of C.
