@@ -21,7 +21,7 @@ var calling = [calls]struct{ cuda, hip string }{
 	callHostRegister: {"p, n, n", "p, n, n"}, callHostUnregister: {"p", "p"},
 	callWriteValue: {"p, n, n, n", "p, p, n, n"}, callWaitValue: {"p, n, n, n", "p, p, n, n, n"},
 	callRange: {"p, p, n", "p, p, p"}, callHandleForRange: {"p, n, n, n, n", ""}, // later than the header of Debian 12
-	callFlush:     {"n, n", ""},
+	callPointer: {"p, n, n", "p, n, p"}, callFlush: {"n, n", ""},
 	callIPCHandle: {"p, n", "p, p"}, callIPCOpen: {"p, h, n", "p, h, n"}, callIPCClose: {"n", "p"},
 	callStream: {"p, n", "p, n"}, callStreamQuery: {"p", "p"}, callStreamDestroy: {"p", "p"}, callStreamWaitEvent: {"p, p, n", "p, p, n"},
 	callToDevice: {"n, p, n, p", "p, p, n, p"}, callFromDevice: {"p, n, n, p", "p, p, n, p"}, callOnDevice: {"n, n, n, p", "p, p, n, p"},
@@ -45,12 +45,14 @@ var abi = map[Kind]struct {
 		"CU_MEMHOSTALLOC_PORTABLE|CU_MEMHOSTALLOC_DEVICEMAP": pinnedFlags,
 		"CU_STREAM_NON_BLOCKING":                             nonBlocking,
 		"CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TARGET_CURRENT_CTX": flushCurrent, "CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TO_OWNER": flushToOwner,
+		"CU_POINTER_ATTRIBUTE_MEMORY_TYPE": pointerType, "CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL": pointerDevice, "CU_MEMORYTYPE_HOST": 1,
 		"CUDA_ERROR_NOT_SUPPORTED": codeNotSupported, "CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD": dmaBufFD,
 	}},
 	HIP: {"hip/hip_runtime_api.h", "-D__HIP_PLATFORM_AMD__", "hipIpcMemHandle_t", map[string]uint64{
 		"sizeof(hipIpcMemHandle_t)": 64, "sizeof(hipDeviceptr_t)": 8, "sizeof(hipUUID)": 16, "sizeof(hipDevice_t)": 4,
 		"hipErrorInvalidValue": codeInvalid, "hipErrorOutOfMemory": codeNoMemory, "hipErrorNoDevice": codeNoDevice,
 		"hipErrorNotReady": codeNotReady, "hipErrorPeerAccessAlreadyEnabled": codeAlreadyEnabled,
+		"HIP_POINTER_ATTRIBUTE_MEMORY_TYPE": pointerType, "HIP_POINTER_ATTRIBUTE_DEVICE_ORDINAL": pointerDevice,
 		"hipHostMallocPortable|hipHostMallocMapped": pinnedFlags, "hipStreamNonBlocking": nonBlocking,
 	}},
 }

@@ -28,6 +28,7 @@ const (
 	callHostRegister
 	callHostUnregister
 	callRange
+	callPointer
 	callHandleForRange
 	callFlush
 	callIPCHandle
@@ -86,6 +87,7 @@ var names = [calls]struct {
 	callHostRegister:   {"cuMemHostRegister_v2", "hipHostRegister", false},
 	callHostUnregister: {"cuMemHostUnregister", "hipHostUnregister", false},
 	callRange:          {"cuMemGetAddressRange_v2", "hipMemGetAddressRange", false},
+	callPointer:        {"cuPointerGetAttribute", "hipPointerGetAttribute", true},                 // ROCm 5
 	callHandleForRange: {"cuMemGetHandleForAddressRange", "hipMemGetHandleForAddressRange", true}, // CUDA 11.7, ROCm 7
 	callFlush:          {"cuFlushGPUDirectRDMAWrites", "", true},                                  // CUDA 11.3
 	callIPCHandle:      {"cuIpcGetMemHandle", "hipIpcGetMemHandle", false},

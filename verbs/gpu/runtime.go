@@ -6,6 +6,7 @@ import (
 	"os"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"ringcli/verbs/memory"
 )
@@ -40,9 +41,10 @@ var install = map[Kind]string{
 var errStatic = errors.New("this program was built static (tag nodl), without libraries: it takes the build that `make` makes")
 
 var loaded [len(words)]struct {
-	once sync.Once
-	r    *Runtime
-	err  error
+	once  sync.Once
+	r     *Runtime
+	err   error
+	ready atomic.Pointer[Runtime] // r, for those who do not load it
 }
 
 // Load returns the runtime of a kind, which it loads and starts once in a process. It has at
@@ -52,6 +54,7 @@ func Load(kind Kind) (*Runtime, error) {
 	l.once.Do(func() {
 		defer saved().restore(kind.String())
 		l.r, l.err = open(kind)
+		l.ready.Store(l.r)
 	})
 	return l.r, l.err
 }

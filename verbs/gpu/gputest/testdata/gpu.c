@@ -234,6 +234,17 @@ CALL(cuMemGetAddressRange_v2, hipMemGetAddressRange, uint64_t *start, size_t *n,
 	return b ? OK : INVALID;
 }
 
+CALL(cuPointerGetAttribute, hipPointerGetAttribute, int *value, int attribute, uint64_t address)
+{
+	MAY_FAIL(cuPointerGetAttribute, hipPointerGetAttribute);
+	pthread_mutex_lock(&lock);
+	struct block *b = find(address, 1);
+	if (b)
+		*value = attribute == 9 ? b->device : b->device < 0 ? 1 : 2; // ordinal, type
+	pthread_mutex_unlock(&lock);
+	return b && (attribute == 2 || attribute == 9) ? OK : INVALID;
+}
+
 CALL(cuMemGetHandleForAddressRange, hipMemGetHandleForAddressRange, void *handle, uint64_t address, size_t n, int type, unsigned long long flags)
 {
 	MAY_FAIL(cuMemGetHandleForAddressRange, hipMemGetHandleForAddressRange);
