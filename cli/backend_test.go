@@ -156,6 +156,7 @@ func TestVendorsFail(t *testing.T) {
 		{"no device", []string{"RINGTEST_GPUS=0"}, []string{"bench", "all-reduce", "-n", "2", "--backend", "nccl"}, exit.Usage, []string{"bench all-reduce: --backend nccl: not available: cuda is not available"}},
 		{"other memory", nil, []string{"local", "-n", "2", "-c", "ar --backend nccl --memory hip:0"}, exit.Usage, []string{"--backend nccl needs cuda memory, and --memory hip:0 is given"}},
 		{"host memory", nil, []string{"local", "-n", "2", "-c", "ar --backend rccl --memory host"}, exit.Usage, []string{"--backend rccl needs hip memory, and --memory host is given"}},
+		{"two memories", nil, []string{"bench", "all-reduce", "-n", "2", "--backend", "nccl,rccl"}, exit.Usage, []string{"--backend nccl needs cuda memory, and --backend rccl hip memory: expected back ends of one memory"}},
 		{"an algorithm", nil, []string{"local", "-n", "2", "-c", "ar --backend nccl --algorithm tree"}, exit.Usage, []string{"--algorithm tree means nothing to --backend nccl"}},
 		{"two", nil, []string{"local", "-n", "2", "-c", "ar --backend nccl,ring"}, exit.Usage, []string{"expected one back end"}},
 		{"auto and another", nil, []string{"bench", "all-reduce", "-n", "2", "--backend", "auto,ring"}, exit.Usage, []string{"expected auto alone"}},

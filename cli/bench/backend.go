@@ -80,6 +80,7 @@ func checkBackends(s *session.Session, call command.Call, what string, o operati
 	if err != nil {
 		return err
 	}
+	var before *backend.Factory
 	for _, w := range list {
 		f, err := backend.Pick(factories, w.Backend)
 		if err != nil {
@@ -91,6 +92,10 @@ func checkBackends(s *session.Session, call command.Call, what string, o operati
 		if !o.op.OnVectors() || f.Name() == backend.Ring {
 			continue
 		}
+		if before != nil && before.Kind() != f.Kind() {
+			return exit.Usagef("%s: --backend %s needs %s memory, and --backend %s %s memory: expected back ends of one memory", what, before.Name(), before.Memory(), f.Name(), f.Memory())
+		}
+		before = f
 		if place := call.Flags.Lookup("memory"); place != nil && place.Changed && o.place.Kind.String() != f.Memory() {
 			return exit.Usagef("%s: --backend %s needs %s memory, and --memory %s is given", what, w.Backend, f.Memory(), o.place)
 		}

@@ -286,13 +286,29 @@ func refused(ctx context.Context, r *rank, b Backend) error {
 	if err != nil {
 		return err
 	}
+	kind := map[string]gpu.Kind{NCCL: gpu.CUDA, RCCL: gpu.HIP}[r.name]
+	own, beside, others := gpu.Place{Kind: kind, Index: r.rank}, gpu.Place{Kind: kind, Index: 1 - r.rank}, gpu.Place{Kind: gpu.CUDA + gpu.HIP - kind}
+	given := map[gpu.Place]uint64{}
+	for _, place := range []gpu.Place{beside, others} {
+		d, err := gpu.Open(place)
+		if err != nil {
+			return err
+		}
+		m, err := d.Alloc(64)
+		if err != nil {
+			return err
+		}
+		given[place] = m.Addr()
+	}
 	good := collective.Call{Op: collective.OpAllReduce, Type: reduce.Float32, Count: 16, Send: buffer.Addr(), Recv: buffer.Addr()}
 	change := func(f func(*collective.Call)) collective.Call { k := good; f(&k); return k }
-	kind := map[string]string{NCCL: "cuda", RCCL: "hip"}[r.name]
 	for want, k := range map[string]collective.Call{
-		"needs a send buffer of 64 bytes of " + kind + " memory, and none is given":    change(func(k *collective.Call) { k.Send = 0 }),
-		"needs a receive buffer of 64 bytes of " + kind + " memory, and none is given": change(func(k *collective.Call) { k.Recv = 0 }),
-		"host memory is given":                         change(func(k *collective.Call) { k.Recv = host.Addr() }),
+		"needs a send buffer of 64 bytes of " + own.String() + " memory, and none is given":              change(func(k *collective.Call) { k.Send = 0 }),
+		"needs a receive buffer of 64 bytes of " + own.String() + " memory, and none is given":           change(func(k *collective.Call) { k.Recv = 0 }),
+		own.String() + " memory, and host memory is given":                                               change(func(k *collective.Call) { k.Recv = host.Addr() }),
+		own.String() + " memory, and host memory is given, at " + fmt.Sprintf("%#x", buffer.host.Addr()): change(func(k *collective.Call) { k.Send = buffer.host.Addr() }),
+		own.String() + " memory, and " + beside.String() + " memory is given":                            change(func(k *collective.Call) { k.Recv = given[beside] }),
+		own.String() + " memory, and " + others.String() + " memory is given":                            change(func(k *collective.Call) { k.Send = given[others] }),
 		"are left":                                     change(func(k *collective.Call) { k.Count = 1 << 20 }),
 		"has no element type type(200)":                change(func(k *collective.Call) { k.Type = 200 }),
 		"has no reduction op(200)":                     change(func(k *collective.Call) { k.Reduction = 200 }),

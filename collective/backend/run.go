@@ -124,20 +124,22 @@ func (v *vendor) check(k collective.Call) error {
 	return nil
 }
 
-// reaches refuses memory that is not of the device.
+// reaches refuses memory that is not the device's.
 func (v *vendor) reaches(op collective.Operation, what string, addr, n uint64) error {
 	if n == 0 {
 		return nil
 	}
-	needed := fmt.Sprintf("%s: %s needs a %s buffer of %d bytes of %s memory", v.name, op, what, n, v.memory)
+	needed := fmt.Sprintf("%s: %s needs a %s buffer of %d bytes of %s memory", v.name, op, what, n, v.device.Place)
 	if addr == 0 {
 		return usage.Errorf("%s, and none is given", needed)
 	}
+	// Of a runtime that cannot tell whose an address is the allocation says enough.
+	place, known := v.device.PlaceOf(addr)
 	start, length, err := v.device.Allocation(addr)
 	switch {
-	case err != nil:
-		return usage.Errorf("%s, and %#x is none: host memory is given", needed, addr)
-	case addr-start+n > uint64(length):
+	case known && place != v.device.Place, !known && err != nil:
+		return usage.Errorf("%s, and %s memory is given, at %#x", needed, place, addr)
+	case err == nil && addr-start+n > uint64(length):
 		return usage.Errorf("%s, and of the allocation that %#x is in %d are left", needed, addr, start+uint64(length)-addr)
 	}
 	return nil
