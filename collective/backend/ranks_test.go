@@ -337,14 +337,32 @@ func refused(ctx context.Context, r *rank, b Backend) error {
 }
 
 // failing runs an all-reduce that is expected to fail, and tells how.
-func failing(ctx context.Context, _ *rank, b Backend) error {
+func failing(ctx context.Context, r *rank, b Backend) error {
+	return fails(ctx, b, collective.Call{Op: collective.OpAllReduce, Type: reduce.Float32, Count: 16})
+}
+
+// failingGroup is failing of what is several of the library's operations.
+func failingGroup(ctx context.Context, r *rank, b Backend) error {
+	return fails(ctx, b, collective.Call{Op: collective.OpReduceScatter, Type: reduce.Float32, Count: 17})
+}
+
+// closing only closes.
+func closing(_ context.Context, _ *rank, b Backend) error {
+	err := b.Close()
+	if again := b.Close(); again != nil {
+		return fmt.Errorf("the second Close failed, too: %w", again)
+	}
+	return err
+}
+
+func fails(ctx context.Context, b Backend, k collective.Call) error {
 	buffer, err := alloc(b, 4096)
 	if err != nil {
 		return err
 	}
 	limited, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	k := collective.Call{Op: collective.OpAllReduce, Type: reduce.Float32, Count: 16, Send: buffer.Addr(), Recv: buffer.Addr()}
+	k.Send, k.Recv = buffer.Addr(), buffer.Addr()
 	h, err := b.Start(limited, k)
 	if err != nil {
 		return err
@@ -456,7 +474,7 @@ func old(ctx context.Context, _ *rank, b Backend) error {
 }
 
 var scenarios = map[string]func(*rank) error{
-	"matrix": with(matrix), "in flight": with(inFlight), "refused": with(refused), "failing": with(failing), "cancelled": with(cancelledTurn), "abandoned": with(abandoned), "kept": with(kept), "absent": with(absent), "overlapping": with(overlapping), "old": with(old),
+	"matrix": with(matrix), "in flight": with(inFlight), "refused": with(refused), "failing": with(failing), "failing group": with(failingGroup), "closing": with(closing), "cancelled": with(cancelledTurn), "abandoned": with(abandoned), "kept": with(kept), "absent": with(absent), "overlapping": with(overlapping), "old": with(old),
 	"create": func(r *rank) error {
 		ctx, cancel := context.WithTimeout(context.Background(), patience)
 		defer cancel()
@@ -580,6 +598,15 @@ func TestFailures(t *testing.T) {
 		{"an abort that fails", nccl, "kept", []string{"NCCLTEST_FAIL=ncclCommAbort:1,ncclAllReduce:3"}, []string{"ncclAllReduce returned ncclInternalError (3)"}},
 		{"overlapping", nccl, "overlapping", []string{"NCCLTEST_BLOCK=ncclAllReduce"}, []string{"which belongs to all-reduce in flight until its handle resolves: wait for that, or use another buffer"}},
 		{"cancelled before its turn", nccl, "cancelled", []string{"NCCLTEST_BLOCK=ncclAllReduce"}, []string{"enough"}},
+		{"no group", nccl, "failing group", []string{"NCCLTEST_FAIL=ncclGroupStart:3"}, []string{"ncclGroupStart returned ncclInternalError (3)"}},
+		{"no operation of a group", nccl, "failing group", []string{"NCCLTEST_FAIL=ncclReduce:4"}, []string{"ncclReduce returned ncclInvalidArgument (4)"}},
+		{"no end of a group", nccl, "failing group", []string{"NCCLTEST_FAIL=ncclGroupEnd:5"}, []string{"ncclGroupEnd returned ncclInvalidUsage (5)"}},
+		{"one's group that does not end", nccl, "failing group", []string{"NCCLTEST_FAIL=ncclGroupEnd:5", ofOne}, []string{"ncclGroupEnd, by ncclCommGetAsyncError, returned ncclRemoteError (6)", "ncclGroupEnd returned ncclInvalidUsage (5)"}},
+		{"not finalized", nccl, "closing", []string{"NCCLTEST_FAIL=ncclCommFinalize:3"}, []string{"ncclCommFinalize returned ncclInternalError (3)"}},
+		{"one not finalized", nccl, "closing", []string{"NCCLTEST_FAIL=ncclCommFinalize:3", ofOne}, []string{"OK", "ncclCommFinalize returned ncclInternalError (3)"}},
+		{"finalized too slowly", nccl, "closing", []string{"NCCLTEST_BLOCK=ncclCommFinalize"}, []string{"ncclCommDestroy was given up after 10"}},
+		{"not destroyed", nccl, "closing", []string{"NCCLTEST_FAIL=ncclCommDestroy:2"}, []string{"ncclCommDestroy returned ncclSystemError (2)"}},
+		{"an old one not destroyed", blocking, "closing", []string{"NCCLTEST_FAIL=ncclCommDestroy:2"}, []string{"ncclCommDestroy returned ncclSystemError (2)"}},
 		{"aborted by one behind it", nccl, "abandoned", nil, []string{"cancelled before its turn: enough", "OK"}},
 		{"aborted within a group", nccl, "abandoned", []string{"NCCLTEST_SLOW=ncclReduce:400"}, []string{"cancelled before its turn: enough", "OK"}},
 		{"an old one aborted by one behind it", blocking, "abandoned", nil, []string{"enough", "OK"}},
@@ -591,7 +618,7 @@ func TestFailures(t *testing.T) {
 		{"no communicator of one", nccl, "create", []string{"NCCLTEST_FAIL=ncclCommInitRankConfig:5", ofOne}, []string{"one for all: nccl: making a communicator of 2 ranks: rank 0: ncclCommInitRankConfig was given up after"}},
 		{"what one says at last", nccl, "create", []string{"NCCLTEST_FAIL=ncclCommInitRankConfig:5", ofOne}, []string{"; rank 1: nccl: ncclCommInitRankConfig returned ncclInvalidUsage (5)"}},
 		{"one's communicator that fails later", nccl, "create", []string{"NCCLTEST_FAIL=ncclCommInitRank:3", ofOne}, []string{"; rank 1: nccl: ncclCommInitRankConfig, by ncclCommGetAsyncError, returned ncclInternalError (3)"}},
-		{"no old communicator of one", blocking, "create", []string{"NCCLTEST_FAIL=ncclCommInitRank:3", ofOne}, []string{"; rank 1: nccl: ncclCommInitRank returned ncclInternalError (3)"}},
+		{"one old communicator, for which another is stuck", blocking, "create", []string{"NCCLTEST_FAIL=ncclCommInitRank:3", ofOne}, []string{"; rank 1: nccl: ncclCommInitRank returned ncclInternalError (3)"}},
 		{"no old communicator", blocking, "create", []string{"NCCLTEST_FAIL=ncclCommInitRank:5"}, []string{"ncclCommInitRank returned ncclInvalidUsage (5)"}},
 		{"a communicator that fails later", nccl, "create", []string{"NCCLTEST_FAIL=ncclCommInitRank:3"}, []string{"ncclCommInitRankConfig, by ncclCommGetAsyncError, returned ncclInternalError (3)"}},
 		{"a communicator that blocks", nccl, "create", []string{"NCCLTEST_BLOCK=ncclCommInitRank"}, []string{"deadline exceeded"}},

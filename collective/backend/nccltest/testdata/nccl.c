@@ -80,6 +80,7 @@ static __thread int depth, grouped;
 static __thread struct call group[2 * MOST];
 static __thread struct comm *group_of;
 static __thread char last[128];
+static __thread struct comm *own; // the one that this thread has made, whose rank a group is of
 
 // listed is what stands in a variable's list behind a function and a colon; "" if nothing does, and
 // NULL if the function is not in it.
@@ -292,7 +293,7 @@ static int made(struct comm **out, int ranks, const ncclUniqueId *id, int rank, 
 	c->rank = rank;
 	c->blocking = blocking;
 	memcpy(c->path, id->internal, sizeof c->path);
-	*out = c;
+	*out = own = c;
 	if (!blocking) {
 		begin(c, joining);
 		return IN_PROGRESS;
@@ -638,7 +639,7 @@ static int called(struct comm *c, struct call k)
 
 EXPORT ncclResult_t ncclGroupStart(void)
 {
-	ENTER(NULL);
+	ENTER(own);
 	depth++;
 	return SUCCESS;
 }
@@ -646,7 +647,7 @@ EXPORT ncclResult_t ncclGroupStart(void)
 EXPORT ncclResult_t ncclGroupEnd(void)
 {
 	int n = grouped;
-	ENTER(NULL);
+	ENTER(own);
 	if (!depth)
 		return INVALID_USAGE;
 	if (--depth || !n)
