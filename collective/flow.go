@@ -149,6 +149,16 @@ func (f *flow) run(ctx context.Context) (err error) {
 	if _, err := f.engine.post(); err != nil {
 		return err
 	}
+	// What came with an earlier operation's needs no poll, which is a system call where
+	// software is the device.
+	f.now = 0
+	if worked, err := f.engine.work(); err != nil {
+		return err
+	} else if worked {
+		if _, err := f.engine.post(); err != nil {
+			return err
+		}
+	}
 	state := f.engine.state()
 	for loops := 0; state != done; loops++ {
 		f.now = 0
