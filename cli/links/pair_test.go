@@ -101,7 +101,7 @@ func TestCancelled(t *testing.T) {
 		begun := time.Now()
 		err := e.hear(ctx, sayDone)
 		if took := time.Since(begun); !errors.Is(err, context.DeadlineExceeded) || took > time.Second {
-			return fmt.Errorf("%v after %s: expected the end of the context after 100 ms", err, took)
+			return fmt.Errorf("%s after %s: expected the end of the context after 100 ms", fmt.Sprint(err), took)
 		}
 		return nil
 	})
@@ -116,7 +116,7 @@ func TestPairInTime(t *testing.T) {
 		begun := time.Now()
 		f, err := e.pair(ctx, rank == 0)
 		if took := time.Since(begun); err != nil || took > timeout || f.Alone <= 0 { // on a busy machine it may be too slow for both ways at once
-			return fmt.Errorf("%+v, %v after %s: expected figures within %s", f, err, took, timeout)
+			return fmt.Errorf("%+v, %s after %s: expected figures within %s", f, fmt.Sprint(err), took, timeout)
 		}
 		return nil
 	})
@@ -134,7 +134,7 @@ func TestSilentPair(t *testing.T) {
 		begun := time.Now()
 		err := e.hear(ctx, sayDone)
 		if took := time.Since(begun); err == nil || took > timeout {
-			return fmt.Errorf("%v after %s: expected an error before %s are over", err, took, timeout)
+			return fmt.Errorf("%s after %s: expected an error before %s are over", fmt.Sprint(err), took, timeout)
 		}
 		return nil
 	})

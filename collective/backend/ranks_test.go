@@ -438,7 +438,7 @@ func abandoned(ctx context.Context, r *rank, b Backend) (err error) {
 func kept(ctx context.Context, r *rank, b Backend) error {
 	err := failing(ctx, r, b)
 	if closed := b.Close(); closed != nil || b.(*vendor).stream.Raw() == 0 {
-		return fmt.Errorf("the stream is given back while the library may use it, and Close returns %v", closed)
+		return fmt.Errorf("the stream is given back while the library may use it, and Close returns %s", fmt.Sprint(closed))
 	}
 	return err
 }
