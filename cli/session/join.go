@@ -190,7 +190,7 @@ func (s *Session) Leave(ctx context.Context, err error, then Order) error {
 	}
 	// A shell of its own does not wait for the other ranks' people.
 	if together && m != nil && (!s.Interactive || s.Leads) && !r.Failed() {
-		err = errors.Join(err, r.Barrier(ctx))
+		err = errors.Join(err, m.Release(), r.Barrier(ctx))
 	}
 	s.Ring, s.Member, s.Leads = nil, nil, false
 	if m != nil {

@@ -107,6 +107,14 @@ func (m *Member) Backend(ctx context.Context, f *backend.Factory, place gpu.Plac
 	return b, nil
 }
 
+// Release lets go of the other ranks' GPUs, before the ranks meet for the last time.
+func (m *Member) Release() (err error) {
+	for _, t := range m.Devices {
+		err = errors.Join(err, t.Release())
+	}
+	return err
+}
+
 // Close gives back what computes over the ring.
 func (m *Member) Close() error {
 	err := errors.Join(closeAll(m.Backends), closeAll(m.Devices), m.Comm.Close())

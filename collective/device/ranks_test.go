@@ -29,7 +29,7 @@ const asRank = "RINGTEST_AS_RANK"
 
 // scenarios are what the ranks of a test do.
 var scenarios = map[string]func(ctx context.Context, r *ring.Ring, t *Team) error{
-	"existing": existing, "late": late, "never": never, "hung": hung,
+	"existing": existing, "alone": alone, "hung": hung,
 }
 
 func TestMain(m *testing.M) {
@@ -67,7 +67,7 @@ func beRank(words []string) (err error) {
 // TestRanks runs each scenario on ranks that are processes: none can open memory of its own.
 func TestRanks(t *testing.T) {
 	dir := gputest.Build(t, "kernels/testdata/gputest.c")
-	for scenario, n := range map[string]int{"existing": 3, "late": 3, "never": 2, "hung": 1} {
+	for scenario, n := range map[string]int{"existing": 3, "alone": 3, "hung": 1} {
 		t.Run(scenario, func(t *testing.T) { ranks(t, dir, scenario, n) })
 	}
 }
@@ -165,46 +165,15 @@ func existing(ctx context.Context, _ *ring.Ring, t *Team) error {
 	return errors.Join(region.Close(ctx), inner.Close(ctx), m.Free(), own.Free(), host.Free(), block.Free(), t.Close())
 }
 
-// lateness is how much later rank 1 closes.
-const lateness = 300 * time.Millisecond
-
-// late: a rank's arena stays until the others have let go of it.
-func late(ctx context.Context, r *ring.Ring, t *Team) error {
-	if err := r.Barrier(ctx); err != nil {
+// alone: a rank that closes begins nothing on the ring that the others would have to join.
+func alone(ctx context.Context, r *ring.Ring, t *Team) error {
+	if err := errors.Join(t.Release(), r.Barrier(ctx)); err != nil {
 		return err
 	}
 	if t.rank == 1 {
-		time.Sleep(lateness)
+		return errors.Join(r.Barrier(ctx), t.Close())
 	}
-	begun := time.Now()
-	if err := t.Close(); err != nil {
-		return err
-	}
-	closed := time.Now()
-	all, err := gather(ctx, t, "times", begun)
-	if err != nil {
-		return err
-	}
-	if before := all[1].Sub(closed); before > 0 {
-		return fmt.Errorf("rank %d has freed its memory %s before rank 1 began to let go of it", t.rank, before)
-	}
-	return nil
-}
-
-// never: a rank that does not come is not waited for without end.
-func never(_ context.Context, _ *ring.Ring, t *Team) error {
-	if t.rank == 1 {
-		time.Sleep(2 * partTime)
-		return nil
-	}
-	begun := time.Now()
-	if err := t.Close(); err != nil {
-		return err
-	}
-	if d := time.Since(begun); d < partTime/2 { // the ring ends a wait somewhat before its deadline, to look around
-		return fmt.Errorf("it took %s to close, expected %s", d, partTime)
-	}
-	return nil
+	return errors.Join(t.Close(), r.Barrier(ctx))
 }
 
 // hung: of a device that does nothing any more it is said so, in the time that there is for that.

@@ -8,7 +8,6 @@ import (
 	"math/bits"
 	"slices"
 	"strings"
-	"time"
 
 	"ringcli/collective/device/kernels"
 	"ringcli/collective/reduce"
@@ -195,25 +194,20 @@ func (t *Team) kernel(op reduce.Op, typ reduce.Type) (f *gpu.Function, err error
 // Device is this rank's.
 func (t *Team) Device() *gpu.Device { return t.device }
 
-// partTime is how long a team that is closed waits for the other ranks to let go of its memory: they
-// close theirs next.
-const partTime = 2 * time.Second
-
-// Close lets go of the devices' memory. No rank may be in an operation: ranks have met since, or
-// the ring has failed. This rank's own is freed once no other has it open (CUDA Driver API,
-// cuIpcOpenMemHandle: else what a peer does with it is undefined), or after partTime.
-func (t *Team) Close() error {
-	var errs []error
-	if t.all != nil {
-		errs = append(errs, t.all.release())
-		if t.size > 1 && !t.ring.Failed() {
-			ctx, cancel := context.WithTimeout(context.Background(), partTime)
-			_, _ = gather(ctx, t, freeMemory, "") // who does not come has gone
-			cancel()
-		}
-		t.all = nil
+// Release lets go of the other ranks' memory. No operation may follow. Once all ranks have
+// done so, each may free its own: before, what a peer does with it is undefined (CUDA Driver
+// API, cuIpcOpenMemHandle).
+func (t *Team) Release() error {
+	if t.all == nil {
+		return nil
 	}
-	return errors.Join(append(errs, t.stream.Close(), t.rescue.Close(), t.module.Close(), t.arena.Free(), t.block.Free())...)
+	return t.all.release()
+}
+
+// Close lets go of the devices' memory. No rank may be in an operation. Ranks that leave
+// together have met after their Release; it meets nobody itself, since ranks also close alone.
+func (t *Team) Close() error {
+	return errors.Join(t.Release(), t.stream.Close(), t.rescue.Close(), t.module.Close(), t.arena.Free(), t.block.Free())
 }
 
 // gather gives every rank's value to every rank.
