@@ -149,8 +149,8 @@ func (f *flow) run(ctx context.Context) (err error) {
 	if _, err := f.engine.post(); err != nil {
 		return err
 	}
-	// What came with an earlier operation's needs no poll, which is a system call where
-	// software is the device.
+	// An earlier operation's polls may have brought data of this one: that needs no poll,
+	// which is a system call where software is the device.
 	f.now = 0
 	if worked, err := f.engine.work(); err != nil {
 		return err

@@ -32,7 +32,8 @@ const (
 	meshRecv, meshSend = 64, 128
 )
 
-// meshRoom makes a mesh edge take 540 KiB, of which what is used becomes memory.
+// meshRoom makes a mesh edge take 540 KiB. A Comm sends from as much again. Of what a device does
+// not pin, only what is used becomes memory.
 var meshRoom = room{MeshSlots, MeshSlotSize + SlotHeader, meshRecv, meshSend}
 
 // meshAll is up to how many edges no rank need count: one to every other rank of a host, which

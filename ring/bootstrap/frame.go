@@ -18,7 +18,7 @@ import (
 const (
 	// Version of the frames and of what they mean. Peers of another version are
 	// told so and refused.
-	Version = 10
+	Version = 11
 	// MaxFrame is the longest frame in bytes, header excluded: room for the
 	// results of a whole run, and too little to hurt.
 	MaxFrame = 1 << 20
