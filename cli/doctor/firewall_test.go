@@ -16,6 +16,50 @@ func shows(policy, rules string) func(*testing.T, *fake) {
 	}
 }
 
+// ufw has nft show the chains of ufw, with those of its rules that its user wrote.
+func ufw(user string) func(*testing.T, *fake) {
+	return shows("drop", `counter packets 9 bytes 540 jump ufw-before-input
+		counter packets 9 bytes 540 jump ufw-after-input
+	}
+	chain ufw-before-input {
+		iifname "lo" counter packets 4 bytes 300 accept
+		ct state related,established counter packets 0 bytes 0 accept
+		ct state invalid counter packets 0 bytes 0 jump ufw-logging-deny
+		ct state invalid counter packets 0 bytes 0 drop
+		meta l4proto udp udp sport 67 udp dport 68 counter packets 0 bytes 0 accept
+		counter packets 9 bytes 540 jump ufw-not-local
+		ip daddr 224.0.0.251 udp dport 5353 counter packets 0 bytes 0 accept
+		counter packets 9 bytes 540 jump ufw-user-input
+	}
+	chain ufw-after-input {
+		udp dport 137 counter packets 0 bytes 0 jump ufw-skip-to-policy-input
+		fib daddr type broadcast counter packets 0 bytes 0 jump ufw-skip-to-policy-input
+	}
+	chain ufw-skip-to-policy-input {
+		counter packets 0 bytes 0 drop
+	}
+	chain ufw-logging-deny {
+		ct state invalid limit rate 3/minute burst 10 packets counter packets 0 bytes 0 return
+		limit rate 3/minute burst 10 packets counter packets 0 bytes 0 log prefix "[UFW BLOCK] "
+	}
+	chain ufw-not-local {
+		fib daddr type local counter packets 9 bytes 540 return
+		fib daddr type multicast counter packets 0 bytes 0 return
+		fib daddr type broadcast counter packets 0 bytes 0 return
+		limit rate 3/minute burst 10 packets counter packets 0 bytes 0 jump ufw-logging-deny
+		counter packets 0 bytes 0 drop
+	}
+	chain ufw-user-limit {
+		limit rate 3/minute burst 5 packets counter packets 0 bytes 0 log prefix "[UFW LIMIT BLOCK] "
+		counter packets 0 bytes 0 reject
+	}
+	chain ufw-user-limit-accept {
+		counter packets 0 bytes 0 accept
+	}
+	chain ufw-user-input {
+		`+user)
+}
+
 var firewallCases = []provocation{
 	{"nobody to ask", func(_ *testing.T, f *fake) {
 		f.Ruleset = func() (string, error) { return "", errors.New("no nft") }
@@ -57,4 +101,9 @@ var firewallCases = []provocation{
 	{"a set that is not read", shows("accept", "ct state vmap { established : accept, invalid : drop }\n\t}\n\tset ports {\n\t\ttype inet_service\n\t\telements = { 22, 18600 }"), "firewall", Pass, "", "lets in what comes", ""},
 	{"all from one interface", shows("drop", `iifname "lo" accept`), "firewall", Warn, codes.Timeout, "none names TCP 18600", "nft insert"},
 	{"all of a protocol", shows("drop", "meta l4proto tcp accept"), "firewall", Pass, "", "lets in what comes", ""},
+	{"ufw, which lets it in", ufw("tcp dport 18600 counter packets 0 bytes 0 accept"), "firewall", Pass, "", "inet filter input has rules for the ports", ""},
+	{"ufw, which lets in another", ufw("tcp dport 22 counter packets 0 bytes 0 accept"), "firewall", Warn, codes.Timeout, "none names TCP 18600", "nft insert"},
+	{"a jump to what drops all but some", shows("accept", "jump fence\n\t}\n\tchain fence {\n\t\tip saddr 10.0.0.0/8 return\n\t\tjump end\n\t}\n\tchain end {\n\t\tdrop"), "firewall", Pass, "", "lets in what comes", ""},
+	{"what is behind a drop of all but some", shows("drop", "jump fence\n\t}\n\tchain fence {\n\t\tip saddr 10.0.0.0/8 return\n\t\tdrop\n\t\ttcp dport 18600 accept"), "firewall", Warn, codes.Timeout, "none names TCP 18600", "nft insert"},
+	{"some return before the port is let in", shows("drop", "jump fence\n\t}\n\tchain fence {\n\t\ttcp dport 18600 ip saddr 10.0.0.0/8 return\n\t\ttcp dport 18600 accept"), "firewall", Pass, "", "has rules for the ports", ""},
 }

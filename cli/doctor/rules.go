@@ -167,8 +167,16 @@ type ruling struct {
 const mostJumps = 16
 
 // rules gives the ruling of a chain. A rule that names the port decides, whomever else it asks for:
-// whom it lets in, or not, is its business. Another one that asks for more decides nothing.
+// whom it lets in, or not, is its business. Another one that asks for more decides nothing, but
+// that it has let some return: a later drop is not for all, then, and does not decide.
 func rules(list []*chain, c *chain, protocol string, port, jumps int) ruling {
+	some := false // have returned
+	ends := func(r ruling) ruling {
+		if some && r.verdict == "drop" {
+			return ruling{}
+		}
+		return r
+	}
 	for _, r := range c.rules {
 		verdict, named := r.on(protocol, port)
 		text := ""
@@ -177,10 +185,12 @@ func rules(list []*chain, c *chain, protocol string, port, jumps int) ruling {
 		}
 		decides := named || !r.others
 		switch {
-		case verdict == "return" && decides:
+		case verdict == "return" && !r.others:
 			return ruling{}
+		case verdict == "return":
+			some = true
 		case (verdict == "accept" || verdict == "drop") && decides:
-			return ruling{verdict, text}
+			return ends(ruling{verdict, text})
 		case verdict == "jump" || verdict == "goto":
 			table := c.name[:strings.LastIndex(c.name, " ")+1]
 			i := slices.IndexFunc(list, func(c *chain) bool { return c.name == table+r.target })
@@ -192,8 +202,9 @@ func rules(list []*chain, c *chain, protocol string, port, jumps int) ruling {
 				there.rule = text
 			}
 			if there.verdict != "" && (decides || there.rule != "") || verdict == "goto" && decides {
-				return there
+				return ends(there)
 			}
+			some = some || verdict == "goto" && there.verdict == ""
 		}
 	}
 	return ruling{}
