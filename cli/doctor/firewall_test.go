@@ -78,7 +78,7 @@ var firewallCases = []provocation{
 		shows("drop", "tcp dport 18600 accept\n\t\tudp dport { 53, 4791 } accept")(t, f)
 	}, "firewall", Pass, "", "has rules for the ports", ""},
 	{"a rule that drops the port", shows("accept", "tcp dport 18600 drop"), "firewall", Warn, codes.Timeout, "inet filter input drops TCP 18600: tcp dport 18600 drop", "nft insert rule inet filter input tcp dport 18600 accept"},
-	{"a rule that rejects a range", shows("accept", `ip saddr 10.0.0.0/8 tcp dport { 22, 18000-19000 } log prefix "x accept" counter packets 0 bytes 0 reject with tcp reset comment "y"`), "firewall", Warn, codes.Timeout, "inet filter input drops TCP 18600: ip saddr", "nft insert"},
+	{"a rule that rejects a range", shows("accept", `ct state new tcp dport { 22, 18000-19000 } log prefix "x accept" counter packets 0 bytes 0 reject with tcp reset comment "y"`), "firewall", Warn, codes.Timeout, "inet filter input drops TCP 18600: ct state new", "nft insert"},
 	{"a rule that drops it under a policy that does", shows("drop", "tcp dport 18600 counter packets 1 bytes 60 drop"), "firewall", Warn, codes.Timeout, "drops TCP 18600", "nft insert"},
 	{"a rule that lets it in first", shows("accept", "ip saddr 10.0.0.0/8 tcp dport 18600 accept\n\t\ttcp dport 18600 drop"), "firewall", Pass, "", "has rules for the ports", ""},
 	{"the other protocol", shows("drop", "udp dport 18600 accept"), "firewall", Warn, codes.Timeout, "none names TCP 18600", "nft insert"},
@@ -106,4 +106,13 @@ var firewallCases = []provocation{
 	{"a jump to what drops all but some", shows("accept", "jump fence\n\t}\n\tchain fence {\n\t\tip saddr 10.0.0.0/8 return\n\t\tjump end\n\t}\n\tchain end {\n\t\tdrop"), "firewall", Pass, "", "lets in what comes", ""},
 	{"what is behind a drop of all but some", shows("drop", "jump fence\n\t}\n\tchain fence {\n\t\tip saddr 10.0.0.0/8 return\n\t\tdrop\n\t\ttcp dport 18600 accept"), "firewall", Warn, codes.Timeout, "none names TCP 18600", "nft insert"},
 	{"some return before the port is let in", shows("drop", "jump fence\n\t}\n\tchain fence {\n\t\ttcp dport 18600 ip saddr 10.0.0.0/8 return\n\t\ttcp dport 18600 accept"), "firewall", Pass, "", "has rules for the ports", ""},
+	{"a drop of one interface", shows("accept", `iifname "eth0" tcp dport 1-65535 drop`), "firewall", Pass, "", "lets in what comes", ""},
+	{"a drop of some addresses", shows("accept", "ip saddr 192.0.2.0/24 tcp dport 18600 drop"), "firewall", Pass, "", "lets in what comes", ""},
+	{"a drop of what comes too often", shows("accept", "tcp dport 18600 limit rate over 10/second drop"), "firewall", Pass, "", "lets in what comes", ""},
+	{"a drop of some in a chain for the port", shows("accept", "tcp dport 18600 jump fence\n\t}\n\tchain fence {\n\t\tip saddr 192.0.2.0/24 drop"), "firewall", Pass, "", "lets in what comes", ""},
+	{"a chain that drops, for some and the port", shows("accept", `iifname "eth0" tcp dport 18600 jump fence`+"\n\t}\n\tchain fence {\n\t\tdrop"), "firewall", Pass, "", "lets in what comes", ""},
+	{"a drop of some before the port is let in", shows("drop", "ip saddr 192.0.2.0/24 tcp dport 18600 drop\n\t\ttcp dport 18600 accept"), "firewall", Pass, "", "has rules for the ports", ""},
+	{"ufw, which lets it in but not too often", ufw(`tcp dport 18600 ct state new # recent: SET name: DEFAULT side: source mask: 255.255.255.255 counter packets 0 bytes 0
+		tcp dport 18600 ct state new # recent: UPDATE seconds: 30 hit_count: 6 name: DEFAULT side: source mask: 255.255.255.255 counter packets 0 bytes 0 jump ufw-user-limit
+		tcp dport 18600 counter packets 0 bytes 0 jump ufw-user-limit-accept`), "firewall", Pass, "", "has rules for the ports", ""},
 }

@@ -127,6 +127,13 @@ func parseRule(f []string) rule {
 					r.verdicts[ports] = verdict
 				}
 			}
+		case "ct":
+			// A connection begins with a packet of state new.
+			if len(f) > 1 && f[0] == "state" && slices.Contains(strings.Split(listed(f[1]), ","), "new") {
+				f = f[2:]
+				continue
+			}
+			r.others = true
 		case "meta", "ip", "ip6":
 			if len(f) > 0 && (f[0] == "l4proto" || f[0] == "protocol" || f[0] == "nexthdr") {
 				next()
@@ -166,9 +173,9 @@ type ruling struct {
 // mostJumps is how many calls deep nftables goes (NFT_JUMP_STACK_SIZE of linux/netfilter/nf_tables.h).
 const mostJumps = 16
 
-// rules gives the ruling of a chain. A rule that names the port decides, whomever else it asks for:
-// whom it lets in, or not, is its business. Another one that asks for more decides nothing, but
-// that it has let some return: a later drop is not for all, then, and does not decide.
+// rules gives the ruling of a chain. A rule that names the port and accepts decides, whomever else
+// it asks for: whom it lets in is its business. Any other decides only if it asks for nothing else.
+// If it lets some return, a later drop is not for all, and does not decide.
 func rules(list []*chain, c *chain, protocol string, port, jumps int) ruling {
 	some := false // have returned
 	ends := func(r ruling) ruling {
@@ -183,13 +190,13 @@ func rules(list []*chain, c *chain, protocol string, port, jumps int) ruling {
 		if named {
 			text = r.text
 		}
-		decides := named || !r.others
+		all := !r.others
 		switch {
-		case verdict == "return" && !r.others:
+		case verdict == "return" && all:
 			return ruling{}
 		case verdict == "return":
 			some = true
-		case (verdict == "accept" || verdict == "drop") && decides:
+		case verdict == "accept" && (all || named), verdict == "drop" && all:
 			return ends(ruling{verdict, text})
 		case verdict == "jump" || verdict == "goto":
 			table := c.name[:strings.LastIndex(c.name, " ")+1]
@@ -201,7 +208,7 @@ func rules(list []*chain, c *chain, protocol string, port, jumps int) ruling {
 			if there.rule == "" {
 				there.rule = text
 			}
-			if there.verdict != "" && (decides || there.rule != "") || verdict == "goto" && decides {
+			if all && (there.verdict != "" || verdict == "goto") || there.verdict == "accept" && there.rule != "" {
 				return ends(there)
 			}
 			some = some || verdict == "goto" && there.verdict == ""
