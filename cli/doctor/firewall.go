@@ -27,6 +27,27 @@ func ruleset() (string, error) {
 	return string(out), nil
 }
 
+// families are those of the ring's addresses, as nftables names them. A ring takes IPv4 where a
+// name has both, and so does one whose addresses are not known.
+func (e *exam) families() (list []string) {
+	for _, a := range e.addrs {
+		family := "ip6"
+		switch {
+		case !a.Addr().IsValid():
+			continue
+		case a.Addr().Is4():
+			family = "ip"
+		}
+		if !slices.Contains(list, family) {
+			list = append(list, family)
+		}
+	}
+	if list == nil {
+		return []string{"ip"}
+	}
+	return list
+}
+
 // firewallRow tells of a port that this node's own firewall shuts. One that a rule lets in is
 // taken to be open: for whom is the rule's business. What lies between the nodes, `path` sees.
 func (e *exam) firewallRow() []Preflight {
@@ -36,9 +57,9 @@ func (e *exam) firewallRow() []Preflight {
 	}
 	var said, shut, fix []string
 	by := "" // which has a rule that lets a port in
-	list := chains(ruleset)
+	list, families := chains(ruleset), e.families()
 	for _, c := range list {
-		if !c.input {
+		if family, _, _ := strings.Cut(c.name, " "); !c.input || family != "inet" && !slices.Contains(families, family) {
 			continue
 		}
 		var unnamed []string

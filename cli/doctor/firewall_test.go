@@ -16,6 +16,19 @@ func shows(policy, rules string) func(*testing.T, *fake) {
 	}
 }
 
+// families has nft show a chain for each family, and the node be of a ring.
+func families(list, ip, ip6 string) func(*testing.T, *fake) {
+	return func(t *testing.T, f *fake) {
+		if list != "" {
+			f.list(t, list, 0)
+		}
+		f.Ruleset = func() (string, error) {
+			const hook = " filter {\n\tchain INPUT {\n\t\ttype filter hook input priority filter; policy drop;\n\t\t"
+			return "table ip" + hook + ip + "\n\t}\n}\ntable ip6" + hook + ip6 + "\n\t}\n}\n", nil
+		}
+	}
+}
+
 // ufw has nft show the chains of ufw, with those of its rules that its user wrote.
 func ufw(user string) func(*testing.T, *fake) {
 	return shows("drop", `counter packets 9 bytes 540 jump ufw-before-input
@@ -115,4 +128,9 @@ var firewallCases = []provocation{
 	{"ufw, which lets it in but not too often", ufw(`tcp dport 18600 ct state new # recent: SET name: DEFAULT side: source mask: 255.255.255.255 counter packets 0 bytes 0
 		tcp dport 18600 ct state new # recent: UPDATE seconds: 30 hit_count: 6 name: DEFAULT side: source mask: 255.255.255.255 counter packets 0 bytes 0 jump ufw-user-limit
 		tcp dport 18600 counter packets 0 bytes 0 jump ufw-user-limit-accept`), "firewall", Pass, "", "has rules for the ports", ""},
+	{"open for IPv4, of which the ring is", families("node0,node1", "tcp dport 18600 accept", ""), "firewall", Pass, "", "ip filter INPUT has rules for the ports", ""},
+	{"open for IPv4, and the ring is not known", families("", "tcp dport 18600 accept", ""), "firewall", Pass, "", "ip filter INPUT has rules for the ports", ""},
+	{"open for IPv6, of which the ring is not", families("node0,node1", "", "tcp dport 18600 accept"), "firewall", Warn, codes.Timeout, "ip filter INPUT lets in what a rule names, and none names TCP 18600", "nft insert rule ip filter INPUT tcp dport 18600 accept"},
+	{"open for IPv6, of which the ring is", families("[fd00::1],[fd00::2]", "", "tcp dport 18600 accept"), "firewall", Pass, "", "ip6 filter INPUT has rules for the ports", ""},
+	{"open for one family, and the ring is of both", families("node0,[fd00::2]", "tcp dport 18600 accept", ""), "firewall", Warn, codes.Timeout, "ip6 filter INPUT lets in", "nft insert rule ip6 filter INPUT tcp dport 18600 accept"},
 }
