@@ -59,7 +59,11 @@ func (e *exam) firewallRow() []Preflight {
 	by := "" // which has a rule that lets a port in
 	list, families := chains(ruleset), e.families()
 	for _, c := range list {
-		if family, _, _ := strings.Cut(c.name, " "); !c.input || family != "inet" && !slices.Contains(families, family) {
+		seen := families
+		if family, _, _ := strings.Cut(c.name, " "); family != "inet" {
+			seen = slices.DeleteFunc(slices.Clone(families), func(f string) bool { return f != family })
+		}
+		if !c.input || len(seen) == 0 {
 			continue
 		}
 		var unnamed []string
@@ -71,10 +75,16 @@ func (e *exam) firewallRow() []Preflight {
 			if !p.wanted {
 				continue
 			}
-			r := rules(list, c, p.protocol, p.port, 0)
+			closed := func(r ruling) bool { return r.verdict == "drop" || r.verdict == "" && c.policy == "drop" }
+			var r ruling
+			for _, family := range seen {
+				if r = rules(list, c, packet{family, p.protocol, p.port}, 0); closed(r) {
+					break
+				}
+			}
 			name := fmt.Sprintf("%s %d", strings.ToUpper(p.protocol), p.port)
 			switch {
-			case r.verdict == "accept" || r.verdict == "" && c.policy != "drop":
+			case !closed(r):
 				if r.rule != "" {
 					by = c.name
 				}

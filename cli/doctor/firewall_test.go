@@ -133,4 +133,25 @@ var firewallCases = []provocation{
 	{"open for IPv6, of which the ring is not", families("node0,node1", "", "tcp dport 18600 accept"), "firewall", Warn, codes.Timeout, "ip filter INPUT lets in what a rule names, and none names TCP 18600", "nft insert rule ip filter INPUT tcp dport 18600 accept"},
 	{"open for IPv6, of which the ring is", families("[fd00::1],[fd00::2]", "", "tcp dport 18600 accept"), "firewall", Pass, "", "ip6 filter INPUT has rules for the ports", ""},
 	{"open for one family, and the ring is of both", families("node0,[fd00::2]", "tcp dport 18600 accept", ""), "firewall", Warn, codes.Timeout, "ip6 filter INPUT lets in", "nft insert rule ip6 filter INPUT tcp dport 18600 accept"},
+	{"all of a family", shows("drop", "meta protocol ip accept"), "firewall", Pass, "", "lets in what comes", ""},
+	{"all of the other family", shows("drop", "meta nfproto ipv6 accept"), "firewall", Warn, codes.Timeout, "none names TCP 18600", "nft insert"},
+	{"a drop of the other family", shows("accept", "meta nfproto ipv6 drop"), "firewall", Pass, "", "lets in what comes", ""},
+	{"a drop of a family of the ring", func(t *testing.T, f *fake) {
+		f.list(t, "node0,[fd00::2]", 0)
+		shows("accept", "meta nfproto ipv6 tcp dport 18600 drop")(t, f)
+	}, "firewall", Warn, codes.Timeout, "drops TCP 18600: meta nfproto ipv6", "nft insert"},
+	{"a map of families", shows("drop", "meta protocol vmap { ip : jump four, ip6 : jump six }\n\t}\n\tchain four {\n\t\ttcp dport 18600 accept\n\t}\n\tchain six {\n\t\tdrop"), "firewall", Pass, "", "has rules for the ports", ""},
+	{"a map of families to what drops", shows("accept", "meta protocol vmap { ip : jump four, ip6 : jump six }\n\t}\n\tchain four {\n\t\ttcp dport 18600 drop\n\t}\n\tchain six {\n\t\taccept"), "firewall", Warn, codes.Timeout, "drops TCP 18600: tcp dport 18600 drop", "nft insert"},
+	{"a map of ports to a chain", shows("drop", "tcp dport vmap { 22 : accept, 18000-19000 : jump ring }\n\t}\n\tchain ring {\n\t\tip saddr 10.0.0.0/8 drop\n\t\taccept"), "firewall", Pass, "", "has rules for the ports", ""},
+	{"a map of ports to a chain that drops", shows("accept", "tcp dport vmap { 22 : accept, 18600 : goto ring }\n\t}\n\tchain ring {\n\t\tdrop"), "firewall", Warn, codes.Timeout, "drops TCP 18600: tcp dport vmap", "nft insert"},
+	{"a map of interfaces", shows("drop", `iifname vmap { "lo" : accept, "eth0" : jump world, "eth1" : jump cluster }`+"\n\t}\n\tchain world {\n\t\tdrop\n\t}\n\tchain cluster {\n\t\ttcp dport 18600 accept"), "firewall", Pass, "", "has rules for the ports", ""},
+	{"a map of interfaces, of which none lets it in", shows("drop", `iifname vmap { "lo" : accept, "eth0" : jump world }`+"\n\t}\n\tchain world {\n\t\ttcp dport 22 accept"), "firewall", Warn, codes.Timeout, "none names TCP 18600", "nft insert"},
+	{"a map of protocols and ports", func(t *testing.T, f *fake) {
+		f.software()
+		shows("drop", "ip protocol . th dport vmap { tcp . 22 : accept, udp . 4791 : accept, tcp . 18600 : accept }")(t, f)
+	}, "firewall", Pass, "", "has rules for the ports", ""},
+	{"a map of the other protocol and the port", shows("drop", "meta l4proto . th dport vmap { udp . 18600 : accept }"), "firewall", Warn, codes.Timeout, "none names TCP 18600", "nft insert"},
+	{"a set with a name", shows("drop", "tcp dport @open accept"), "firewall", Pass, "", "has rules for the ports", ""},
+	{"a set of addresses and ports", shows("drop", "ip saddr . tcp dport { 10.1.2.4 . 18600 } accept"), "firewall", Pass, "", "has rules for the ports", ""},
+	{"a set of ports and addresses that is dropped", shows("accept", "tcp dport . ip saddr @bad drop"), "firewall", Pass, "", "lets in what comes", ""},
 }
