@@ -53,8 +53,9 @@ func TestGrowth(t *testing.T) {
 			least := 2 * float64(n-1) * chunk / 1e3
 			most := 2 * least
 			if a == AlgorithmRecursiveDoubling {
-				least = (2*math.Floor(math.Log2(float64(n)))*simulatedAlpha + 2*float64(n-1)*float64(bytes/n)/simulatedRate*1e9) / 1e3
-				most = 2 * least
+				// Groups of segments follow one another: their latencies pass together.
+				hops, sent := math.Floor(math.Log2(float64(n)))*simulatedAlpha/1e3, 2*float64(n-1)*float64(bytes/n)/simulatedRate*1e6
+				least, most = hops+sent, 2*(2*hops+sent)
 				if n&(n-1) != 0 {
 					most += 2 * 2 * (simulatedAlpha + float64(bytes)/simulatedRate*1e9) / 1e3
 				}

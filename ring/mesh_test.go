@@ -473,7 +473,7 @@ func TestMeshMemory(t *testing.T) {
 	if testing.Short() {
 		sizes = sizes[:2]
 	}
-	const perEdge = 280 << 10
+	const perEdge = 560 << 10
 	for _, n := range sizes {
 		bare := memory.Live.Load()
 		world := connect(t, n, func(_ int, o *Options) { o.Timeout = time.Minute })

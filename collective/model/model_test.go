@@ -9,6 +9,7 @@ import (
 	"ringcli/collective"
 	"ringcli/collective/reduce"
 	"ringcli/collective/topology"
+	"ringcli/ring"
 	"ringcli/verbs/verbstest"
 )
 
@@ -201,7 +202,7 @@ func TestRow(t *testing.T) {
 	}
 	m := Machine{Ranks: 2, Overhead: o}
 	tree := planned(t, collective.OpBroadcast, collective.AlgorithmTree, collective.Eager, 2, size, collective.CallOptions{})
-	near(t, "a row of broadcasts by tree", m.Row(tree), o*5/4, 1e-2) // with a credit for four slots
+	near(t, "a row of broadcasts by tree", m.Row(tree), o*(1+2./ring.MeshSlots), 1e-2) // with a credit for half the slots
 	chain := planned(t, collective.OpBroadcast, collective.AlgorithmRing, collective.Eager, 2, size, collective.CallOptions{})
 	near(t, "a row of broadcasts round the ring", m.Row(chain), 3*o, 1e-2) // until that is acknowledged
 }
