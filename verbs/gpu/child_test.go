@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -165,11 +166,17 @@ func TestHandlersAreKept(t *testing.T) {
 	if _, err := Load(kind); err != nil {
 		t.Fatal(err)
 	}
-	m, err := opened(t, kind).Alloc(1) // which makes a context
-	if err != nil {
-		t.Fatal(err)
+	var uses sync.WaitGroup
+	for _, d := range loaded[kind].r.Devices() { // their first uses overlap, and make contexts
+		uses.Go(func() {
+			if m, err := d.Alloc(1); err != nil {
+				t.Error(err)
+			} else if err := m.Free(); err != nil {
+				t.Error(err)
+			}
+		})
 	}
-	defer func() { _ = m.Free() }()
+	uses.Wait()
 	for _, sig := range []unix.Signal{unix.SIGINT, unix.SIGTERM} {
 		if err := unix.Kill(os.Getpid(), sig); err != nil {
 			t.Fatal(err)

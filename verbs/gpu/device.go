@@ -41,7 +41,7 @@ func (r *Runtime) device(i int) (*Device, error) {
 	}
 	d := &Device{Place: Place{Kind: r.kind, Index: i}, runtime: r, handle: uintptr(f.int32s(0, 1)[0])}
 	d.retain = sync.OnceValues(func() (uintptr, error) {
-		defer saved().restore(d.Place.String()) // a context starts threads and more, as the runtime does
+		defer keepHandlers(d.Place.String())() // a context starts threads and more, as the runtime does
 		if r.kind == HIP {
 			err := r.do(callCurrent, d.handle)
 			if err == nil {

@@ -52,7 +52,7 @@ var loaded [len(words)]struct {
 func Load(kind Kind) (*Runtime, error) {
 	l := &loaded[kind]
 	l.once.Do(func() {
-		defer saved().restore(kind.String())
+		defer keepHandlers(kind.String())()
 		l.r, l.err = open(kind)
 		l.ready.Store(l.r)
 	})

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"log/slog"
 	"strings"
+	"sync"
 
 	"golang.org/x/sys/unix"
 
@@ -21,6 +22,21 @@ const (
 
 // handlers are those of all signals.
 type handlers [signals + 1]action
+
+// starting is held while a library starts something: of two at a time, one would take the other's
+// handlers for the process's.
+var starting sync.Mutex
+
+// keepHandlers reads the process's handlers, and returns what puts them back. Nothing else starts
+// until then.
+func keepHandlers(by string) (restore func()) {
+	starting.Lock()
+	h := saved()
+	return func() {
+		defer starting.Unlock()
+		h.restore(by)
+	}
+}
 
 // saved reads the process's handlers.
 func saved() *handlers {
