@@ -7,8 +7,8 @@ const (
 )
 
 // PlaceOf is where the memory at an address is: as the device's own runtime knows it, or else
-// another that has been loaded. It is the host's also where it is pinned, and where no runtime
-// knows it, which known tells.
+// another that has been loaded. Pinned memory is the host's. So is memory that no runtime knows;
+// known is then false.
 func (d *Device) PlaceOf(addr uint64) (place Place, known bool) {
 	if place, known = d.runtime.placeOf(d.on, addr); known {
 		return place, true
