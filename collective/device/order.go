@@ -159,13 +159,15 @@ func (t *Team) culprit(ctx context.Context) standing {
 
 // rescueStream has the stream run out: all that it waits for is written.
 func (t *Team) rescueStream() {
-	numbers := memory.Slice[uint32](t.block.Addr(), t.numbers()/4)
+	// A half of its own: a device that comes back late may still copy to the other one.
+	half := t.block.Addr() + uint64(t.numbers())
+	numbers := memory.Slice[uint32](half, t.numbers()/4)
 	for rank, value := range t.order.awaited {
 		numbers[rank*lineBytes/4] = value
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), rescueTime)
 	defer cancel()
-	if t.rescue.ToDevice(t.arena.Addr(), t.block.Addr(), t.size*lineBytes) == nil {
+	if t.rescue.ToDevice(t.arena.Addr(), half, t.size*lineBytes) == nil {
 		_ = t.rescue.Wait(ctx) // if that fails, so does the next
 		_ = t.stream.Wait(ctx) // its error is not what came first
 	}

@@ -31,7 +31,7 @@ type Team struct {
 	apart      string // why the devices do not reach each other; "" if they do
 	arena      *gpu.Memory
 	all        *Region     // the arenas of all ranks
-	block      *gpu.Pinned // of the numbers, for the rescue
+	block      *gpu.Pinned // of the numbers, for the rescue: a half from the device, a half to it
 	order      order
 	small      int // calls by recursive doubling, whose buffers alternate
 	opened     map[opening]*opened
@@ -120,7 +120,7 @@ func (t *Team) open(place gpu.Place) (err error) {
 	if t.arena, err = t.device.Alloc(t.arenaBytes()); err != nil {
 		return err
 	}
-	if t.block, err = t.device.AllocPinned(t.numbers()); err != nil { // a copy to other memory may wait for the device
+	if t.block, err = t.device.AllocPinned(2 * t.numbers()); err != nil { // a copy to other memory may wait for the device
 		return err
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), t.ring.Timeout())
