@@ -215,6 +215,9 @@ func (v *vendor) abort(why error) {
 		if o.err == nil {
 			return
 		}
+		v.mu.Lock()
+		v.kept = o.err
+		v.mu.Unlock()
 	case <-time.After(abortPatience):
 	}
 	v.strand()

@@ -40,10 +40,25 @@ func (e *Error) Error() string {
 
 // RanksError is why the ranks cannot make a back end together: it names those that cannot, and all
 // ranks have the same.
-type RanksError struct{ Err error }
+type RanksError struct {
+	Err error
+	Own *Error // what this rank's library has returned, which Err has as text; nil if it is not that
+}
+
+func ranksError(err, own error) *RanksError {
+	e := &RanksError{Err: err}
+	e.Own, _ = errors.AsType[*Error](own)
+	return e
+}
 
 func (e *RanksError) Error() string { return e.Err.Error() }
-func (e *RanksError) Unwrap() error { return e.Err }
+
+func (e *RanksError) Unwrap() []error {
+	if e.Own == nil {
+		return []error{e.Err}
+	}
+	return []error{e.Err, e.Own}
+}
 
 // ErrClosed is that of a call after Close.
 var ErrClosed = errors.New("the back end is closed")

@@ -434,13 +434,14 @@ func abandoned(ctx context.Context, r *rank, b Backend) (err error) {
 	return errors.Join(err, gathered)
 }
 
-// kept fails, and leaves the library what it may be at work on.
+// kept fails, and leaves the library what it may be at work on. Close tells of an abort that failed.
 func kept(ctx context.Context, r *rank, b Backend) error {
 	err := failing(ctx, r, b)
-	if closed := b.Close(); closed != nil || b.(*vendor).stream.Raw() == 0 {
-		return fmt.Errorf("the stream is given back while the library may use it, and Close returns %s", fmt.Sprint(closed))
+	closed := b.Close()
+	if b.(*vendor).stream.Raw() == 0 {
+		return errors.New("the stream is given back while the library may use it")
 	}
-	return err
+	return errors.Join(err, closed)
 }
 
 // absent has an operation that the other rank does not join and whose context never ends, one
@@ -595,7 +596,7 @@ func TestFailures(t *testing.T) {
 		{"one that is stuck", nccl, "failing", []string{"NCCLTEST_STUCK=ncclAllReduce"}, []string{"deadline exceeded"}},
 		{"stuck and not aborted", nccl, "failing", []string{"NCCLTEST_STUCK=ncclAllReduce,ncclCommAbort"}, []string{"deadline exceeded"}},
 		{"an abort that is stuck", nccl, "kept", []string{"NCCLTEST_STUCK=ncclCommAbort", "NCCLTEST_FAIL=ncclAllReduce:3"}, []string{"ncclAllReduce returned ncclInternalError (3)"}},
-		{"an abort that fails", nccl, "kept", []string{"NCCLTEST_FAIL=ncclCommAbort:1,ncclAllReduce:3"}, []string{"ncclAllReduce returned ncclInternalError (3)"}},
+		{"an abort that fails", nccl, "kept", []string{"NCCLTEST_FAIL=ncclCommAbort:1,ncclAllReduce:3"}, []string{"ncclCommAbort returned ncclUnhandledCudaError (1)"}},
 		{"overlapping", nccl, "overlapping", []string{"NCCLTEST_BLOCK=ncclAllReduce"}, []string{"which belongs to all-reduce in flight until its handle resolves: wait for that, or use another buffer"}},
 		{"cancelled before its turn", nccl, "cancelled", []string{"NCCLTEST_BLOCK=ncclAllReduce"}, []string{"enough"}},
 		{"no group", nccl, "failing group", []string{"NCCLTEST_FAIL=ncclGroupStart:3"}, []string{"ncclGroupStart returned ncclInternalError (3)"}},

@@ -37,8 +37,9 @@ type vendor struct {
 
 	mu      sync.Mutex
 	failure error // guarded by mu: why it was aborted; the first, never changed
-	stuck   bool  // guarded by mu: a thread did not come back from the library
+	stuck   bool  // guarded by mu: a thread did not come back from the library, or the abort failed
 	closed  bool  // guarded by mu
+	kept    error // guarded by mu: of the abort that failed; the library has kept its memory
 }
 
 // idBytes is NCCL_UNIQUE_ID_BYTES.
@@ -160,10 +161,10 @@ func (v *vendor) meet(ctx context.Context, w World, mine hello, failed error) ([
 		}
 	}
 	if len(texts) > 0 {
-		return nil, &RanksError{unavailable("%s: %s", v.name, strings.Join(texts, "; "))}
+		return nil, ranksError(unavailable("%s: %s", v.name, strings.Join(texts, "; ")), failed)
 	}
 	if len(all[0].ID) != idBytes {
-		return nil, &RanksError{fmt.Errorf("%s: rank 0 has given a unique id of %d bytes: expected %d; do all ranks run the same version?", v.name, len(all[0].ID), idBytes)}
+		return nil, ranksError(fmt.Errorf("%s: rank 0 has given a unique id of %d bytes: expected %d; do all ranks run the same version?", v.name, len(all[0].ID), idBytes), nil)
 	}
 	return all[0].ID, nil
 }
@@ -190,7 +191,7 @@ func (v *vendor) joinAll(ctx context.Context, w World, id []byte) error {
 	defer cancel()
 	_, texts, err := v.tell(later, w, hello{Version: v.version}, failed)
 	if err == nil && len(texts) > 0 {
-		err = &RanksError{errors.New(strings.Join(texts, "; "))}
+		err = ranksError(errors.New(strings.Join(texts, "; ")), failed)
 	}
 	if err != nil {
 		return fmt.Errorf("%s: making a communicator of %d ranks: %w", v.name, v.size, err)
@@ -290,11 +291,11 @@ func (v *vendor) release() (err error) {
 		<-v.over
 	}
 	v.mu.Lock()
-	stuck := v.stuck
+	stuck, kept := v.stuck, v.kept
 	v.mu.Unlock()
 	v.caller.end()
 	if stuck { // the library may be at work on it still
-		return nil
+		return kept
 	}
 	err = errors.Join(v.scratch.Free(), v.stream.Close())
 	if v.page != nil {
