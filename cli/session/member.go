@@ -94,9 +94,7 @@ func (m *Member) Backend(ctx context.Context, f *backend.Factory, place gpu.Plac
 	gather := func(ctx context.Context, mine []byte) ([][]byte, error) {
 		return m.Ring.Gather(ctx, ring.Purpose{What: "gather", Do: "make a communicator of " + f.Name()}, mine)
 	}
-	limited, cancel := context.WithTimeout(ctx, m.Ring.Timeout())
-	defer cancel()
-	b, err := f.Create(limited, backend.World{Rank: m.Comm.Rank(), Size: m.Comm.Size(), Device: device, Gather: gather, Comm: m.Comm})
+	b, err := f.Create(ctx, backend.World{Rank: m.Comm.Rank(), Size: m.Comm.Size(), Device: device, Gather: gather, Comm: m.Comm})
 	if err != nil {
 		return nil, err
 	}

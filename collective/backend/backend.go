@@ -37,7 +37,8 @@ type World struct {
 	// Comm is our own ring.
 	Comm *collective.Comm
 	// Timeout is how long an operation may take, whatever the context of its call: one that
-	// another rank does not join ends then. 0 is Comm's, and without one 30 s.
+	// another rank does not join ends then. So long Create waits for the others, and then for its
+	// communicator. 0 is Comm's, and without one 30 s.
 	Timeout time.Duration
 }
 

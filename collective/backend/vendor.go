@@ -52,13 +52,14 @@ type hello struct {
 	Error   string `json:"error,omitempty"`
 }
 
-// settlePatience is how long a rank may take at most from giving up a communicator to telling
-// the others: the call's way back, the abort, and the thread's way back.
-const settlePatience = callPatience + 2*abortPatience + time.Second
+// settlePatience is by how much ranks may differ at most in when they have met, and how long one
+// may take from giving up a communicator to telling the others: little, but for a busy machine.
+const settlePatience = 5 * time.Second
 
 // Create makes the back end of a rank, together with the other ranks. It fails on all of
 // them with one RanksError if it is not available to one, which is ErrUnavailable, or if one
-// cannot make its communicator. Only where the ranks cannot hear each other the errors differ.
+// cannot make its communicator. Only where the ranks cannot hear each other the errors differ, as
+// those of a rank whose ctx ends: World.Timeout limits each step by itself.
 func (f *Factory) Create(ctx context.Context, w World) (Backend, error) {
 	if f.library == "" {
 		if w.Comm == nil {
@@ -68,11 +69,6 @@ func (f *Factory) Create(ctx context.Context, w World) (Backend, error) {
 	}
 	if w.Gather == nil {
 		return nil, usage.Errorf("%s: the ranks have no way to share its unique id: expected a gather over the control ring", f.name)
-	}
-	if _, limited := ctx.Deadline(); !limited {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, w.timeout())
-		defer cancel()
 	}
 	v := &vendor{Factory: f, rank: w.Rank, size: w.Size, timeout: w.timeout, communicator: newCommunicator()}
 	mine, failed := v.open(w.Device)
@@ -132,6 +128,8 @@ func (v *vendor) tell(ctx context.Context, w World, mine hello, failed error) (a
 	if err != nil {
 		return nil, nil, err
 	}
+	ctx, cancel := context.WithTimeout(ctx, w.timeout())
+	defer cancel()
 	parts, err := w.Gather(ctx, text)
 	if err != nil {
 		return nil, nil, errors.Join(failed, err)
@@ -169,27 +167,28 @@ func (v *vendor) meet(ctx context.Context, w World, mine hello, failed error) ([
 	return all[0].ID, nil
 }
 
-// joinAll makes the communicator, and fails on all ranks if one cannot. The others wait for that
-// one within the library, which they give up early enough for all to be told by ctx's deadline.
+// joinAll makes the communicator, of ranks that have just met, and fails on all if one cannot. The
+// others wait for that one within the library, which they give up early enough for all to be
+// told: the first that tells waits for the last for one timeout, from then on. So each tells
+// before it cleans up, which may last.
 func (v *vendor) joinAll(ctx context.Context, w World, id []byte) error {
-	deadline, _ := ctx.Deadline()
-	limited, cancel := context.WithDeadline(ctx, deadline.Add(-min(settlePatience, time.Until(deadline)/2)))
+	limit := w.timeout()
+	limited, cancel := context.WithTimeout(ctx, limit-min(settlePatience, limit/2))
 	defer cancel()
-	failed := v.join(limited, id)
-	if failed != nil {
-		v.abort(failed) // of which the others' libraries may hear
-	}
-	// The deadline may have passed: what is left is to tell. Whoever interrupts does not wait for that.
-	later, interrupt := context.WithCancelCause(context.WithoutCancel(ctx))
-	defer interrupt(nil)
-	defer context.AfterFunc(ctx, func() {
-		if errors.Is(ctx.Err(), context.Canceled) {
-			interrupt(context.Cause(ctx))
+	clean := make(chan struct{})
+	defer func() { <-clean }()
+	go func() {
+		defer close(clean)
+		if err := v.join(limited, id); err != nil {
+			v.abort(err) // of which the others' libraries may hear
 		}
-	})()
-	later, cancel = context.WithDeadline(later, deadline.Add(settlePatience))
-	defer cancel()
-	_, texts, err := v.tell(later, w, hello{Version: v.version}, failed)
+	}()
+	select {
+	case <-clean:
+	case <-v.ending:
+	}
+	failed := errors.Unwrap(v.Err()) // why it was aborted, or nil
+	_, texts, err := v.tell(ctx, w, hello{Version: v.version}, failed)
 	if err == nil && len(texts) > 0 {
 		err = ranksError(errors.New(strings.Join(texts, "; ")), failed)
 	}
