@@ -150,9 +150,9 @@ func TestVendorsFail(t *testing.T) {
 	}{
 		{"wrong data", []string{"NCCLTEST_WRONG=1", "NCCLTEST_RANK=1"}, []string{"local", "-n", "2", "-c", "ar --backend nccl --check --iters 2"}, exit.Critical, []string{"wrong data: all-reduce of 1048576 bytes, nccl: 4 wrong elements", "rank 1, element 0"}},
 		{"a code", []string{"NCCLTEST_FAIL=ncclBroadcast:5"}, []string{"local", "-n", "2", "-c", "broadcast --backend nccl"}, exit.Critical, []string{"ncclBroadcast returned ncclInvalidUsage (5)"}},
-		{"a library that blocks", []string{"NCCLTEST_BLOCK=ncclAllReduce"}, []string{"local", "-n", "2", "--timeout", "2s", "-c", "barrier --backend nccl"}, exit.Critical, []string{"barrier was given up"}},
+		{"a library that blocks", []string{"NCCLTEST_BLOCK=ncclAllReduce"}, []string{"local", "-n", "2", "--timeout", "10s", "-c", "barrier --backend nccl"}, exit.Critical, []string{"barrier was given up"}},
 		{"a communicator that fails", []string{"NCCLTEST_FAIL=ncclCommInitRankConfig:5"}, []string{"local", "-n", "2", "-c", "barrier --backend rccl"}, exit.Critical, []string{"making a communicator of 2 ranks"}},
-		{"one's communicator that fails", []string{"NCCLTEST_FAIL=ncclCommInitRankConfig:5", "NCCLTEST_RANK=1"}, []string{"local", "-n", "2", "--timeout", "4s", "-c", "barrier --backend nccl"}, exit.Critical, []string{"rank 0: ncclCommInitRankConfig was given up after", "rank 1: nccl: ncclCommInitRankConfig returned ncclInvalidUsage (5)"}},
+		{"one's communicator that fails", []string{"NCCLTEST_FAIL=ncclCommInitRankConfig:5", "NCCLTEST_RANK=1"}, []string{"local", "-n", "2", "--timeout", "20s", "-c", "barrier --backend nccl"}, exit.Critical, []string{"rank 0: ncclCommInitRankConfig was given up after", "rank 1: nccl: ncclCommInitRankConfig returned ncclInvalidUsage (5)"}},
 		{"no device", []string{"RINGTEST_GPUS=0"}, []string{"bench", "all-reduce", "-n", "2", "--backend", "nccl"}, exit.Usage, []string{"bench all-reduce: --backend nccl: not available: cuda is not available"}},
 		{"other memory", nil, []string{"local", "-n", "2", "-c", "ar --backend nccl --memory hip:0"}, exit.Usage, []string{"--backend nccl needs cuda memory, and --memory hip:0 is given"}},
 		{"host memory", nil, []string{"local", "-n", "2", "-c", "ar --backend rccl --memory host"}, exit.Usage, []string{"--backend rccl needs hip memory, and --memory host is given"}},
