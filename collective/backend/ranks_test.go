@@ -458,7 +458,7 @@ func (r *rank) allKnow(ctx context.Context, timeout time.Duration) error {
 	if e, all := errors.AsType[*RanksError](err); all {
 		own, is := errors.AsType[*Error](err)
 		if is != (e.Own != nil) || is && !strings.Contains(e.Error(), fmt.Sprintf("rank %d: %s", r.rank, own)) {
-			return fmt.Errorf("%w: this rank's library has returned %v", err, own)
+			return fmt.Errorf("%w: this rank's library has returned %s", err, fmt.Sprint(own))
 		}
 		return fmt.Errorf("one for all: %w", err)
 	}
