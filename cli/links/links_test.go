@@ -183,6 +183,31 @@ func TestResultsOfAPairThatCameBack(t *testing.T) {
 	}
 }
 
+// What was measured again counts as a further pass does: the better figure is shown. A connection
+// that comes back in most is there, one that goes is not told, and a pair to leave is left.
+func TestResultsAgain(t *testing.T) {
+	r, again := newResults(3, nil), newResults(3, nil)
+	r.add([][]figures{
+		{{To: 1, Asks: true, P50: 90, P99: 99, Alone: 0.24, Sent: 4}, {To: 2, Asks: true, P50: 3, Alone: 5, Both: 4}},
+		{{To: 0, Alone: 9}, {To: 2, Asks: true, Dead: true, Why: "lost"}},
+		{{To: 0, Alone: 8}, {To: 1, Dead: true, Why: "lost"}},
+	})
+	again.add([][]figures{
+		{{To: 1, Asks: true, P50: 3, P99: 9, Alone: 10, Both: 8, Sent: 100}, {To: 2, Asks: true, P50: 3, Alone: 7}, {To: 2, Dead: true, Asks: true}},
+		{{To: 0, Alone: 8, Both: 8}, {To: 2, Asks: true, P50: 4, Alone: 11}, {To: 2, Asks: true, P50: 5, Alone: 12}},
+		{{To: 0, Alone: 9}, {To: 0, Dead: true}, {To: 1, Alone: 13}, {To: 1, Alone: 12}},
+	})
+	r.takeAgain(again, func(p links.Pair) bool { return p == links.Pair{From: 2, To: 0} })
+	for at, want := range map[links.Pair]float64{{From: 0, To: 1}: 10, {From: 1, To: 0}: 9, {From: 0, To: 2}: 7, {From: 2, To: 0}: 8, {From: 1, To: 2}: 12, {From: 2, To: 1}: 13} {
+		if x, f := r.best[r.at(at.From, at.To)], r.figures.Alone.At(at.From, at.To); x.Alone != want || f != want || x.Dead {
+			t.Errorf("%v: %+v and %v: expected %v", at, x, f, want)
+		}
+	}
+	if x := r.best[1]; x.P50 != 3 || x.Both != 8 || x.Sent != 104 || r.measured != 6 {
+		t.Errorf("%+v, %d pairs", x, r.measured)
+	}
+}
+
 // Each driver has its names, soft and shared memory have another meaning for one of ConnectX's,
 // and what a device does not count is not told as none.
 func TestCounts(t *testing.T) {

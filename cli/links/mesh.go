@@ -323,7 +323,6 @@ func (r *results) noise(value func(*figures) float64) float64 {
 
 // add takes in what all ranks told.
 func (r *results) add(all [][]figures) {
-	f := r.figures
 	for rank, list := range all {
 		for i := range list {
 			if x := &list[i]; x.To >= 0 && x.To < r.n && x.To != rank {
@@ -332,6 +331,28 @@ func (r *results) add(all [][]figures) {
 			}
 		}
 	}
+	r.mergeAll()
+}
+
+// takeAgain takes in what was measured of suspects again, as a further pass, but for the pairs to
+// leave. A pair that had a connection is not shown without one: nobody was to be named for that.
+func (r *results) takeAgain(again *results, leave func(links.Pair) bool) {
+	for at, list := range again.samples {
+		if len(list) == 0 || r.best[at] == nil || leave(links.Pair{From: at / r.n, To: at % r.n}) {
+			continue
+		}
+		for _, x := range list {
+			if !x.Dead || r.best[at].Dead {
+				r.samples[at] = append(r.samples[at], x)
+			}
+		}
+	}
+	r.mergeAll()
+}
+
+// mergeAll makes the figures of all that was taken in.
+func (r *results) mergeAll() {
+	f := r.figures
 	r.measured, r.blind = 0, 0
 	clear(f.Dead) // a pair may have come back since
 	for at, list := range r.samples {

@@ -63,14 +63,6 @@ type end struct {
 	heard  []uint32 // that nobody has asked for yet
 }
 
-// firstWrite is what a pair is to carry first, alone, and growth how much more it is then each
-// time: a pair of 100 kB/s carries it before its queue pair gives up, and one of 1 GB/s loses some
-// 100 us by it.
-const (
-	firstWrite = 16 << 10
-	growth     = 4
-)
-
 // limits are how long a pair may take, all its waits together, and how much longer than its part
 // of the time each of its streams: the other ranks wait for timeout, and begin at another time.
 func limits(timeout, patience, span time.Duration) (most, slack time.Duration) {
@@ -291,13 +283,13 @@ func (e *end) answer(ctx context.Context) error {
 // stream returns the bandwidth of WRITEs. So many at once as are asked for might keep a slow pair
 // busy for longer than the others wait, or than a queue pair tries: it begins with few, and has
 // more in flight as long as that is done soon.
-func (e *end) stream(ctx context.Context, f *figures) (gbps float64, err error) {
+func (e *end) stream(ctx context.Context, f *figures) (bandwidth float64, err error) {
 	e.await(e.longest())
-	part := e.span / parts
+	r := ramp{long: e.long, part: e.span / parts, slack: e.slack}
 	for last := false; ; {
 		span := time.Duration(0)
 		if last = last || e.full(); last {
-			span = part
+			span = r.part
 		}
 		begun := time.Now()
 		sent, err := e.send(ctx, span)
@@ -306,22 +298,23 @@ func (e *end) stream(ctx context.Context, f *figures) (gbps float64, err error) 
 			return 0, err
 		}
 		f.Sent += float64(sent) * float64((e.size+e.MTU-1)/e.MTU)
-		switch late := took > e.long; {
-		case last, late && took > part:
-			return timing.SixPlaces(float64(sent) * float64(e.size) / float64(took)), nil
-		case late:
-			last = true
-		default:
+		if last {
+			return gbps(sent, e.size, took), nil
+		}
+		switch r.step(took) {
+		case grow:
 			e.size, e.window = more(e.size, e.window, e.bytes, e.outstanding)
+		case settle:
+			last = true
+		case finish:
+			return gbps(sent, e.size, r.best), nil
 		}
 	}
 }
 
-// more is what to have in flight next: as large WRITEs as are asked for, then as many.
-func more(size, window, bytes, outstanding int) (nextSize, nextWindow int) {
-	all := growth * size * window
-	nextSize = min(bytes, all)
-	return nextSize, min(outstanding, all/nextSize)
+// gbps is the bandwidth of so many WRITEs.
+func gbps(sent, size int, took time.Duration) float64 {
+	return timing.SixPlaces(float64(sent) * float64(size) / float64(took))
 }
 
 // send sends WRITEs for so long, but at least as many as may be in flight, and returns how many

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"time"
 
 	"ringcli/cli/exit"
@@ -164,6 +165,7 @@ func (c *report) judge(ctx context.Context, x *measurement) (*links.Verdict, err
 	v := links.Judge(c.results.figures, o)
 	first := len(v.Findings)
 	x.gone, x.again = newGone(n), true
+	var agains []*results
 	for range links.Confirmations {
 		if len(v.Findings) == 0 {
 			break
@@ -187,14 +189,26 @@ func (c *report) judge(ctx context.Context, x *measurement) (*links.Verdict, err
 			again.add(all)
 		}
 		v = v.Confirm(again.figures)
+		agains = append(agains, again)
 		if c.mode == modeShift {
 			break
 		}
 	}
 	held := len(v.Findings)
 	v = v.Final()
+	for _, again := range agains { // not before: the verdict is about the first figures
+		c.results.takeAgain(again, func(p links.Pair) bool { return crosses(v, p) })
+	}
 	c.again, c.rounds, c.ruled = x.rounds-c.rounds, x.rounds, max(0, first-held)
 	return v, nil
+}
+
+// crosses tells whether a pair is of groups that are slow to each other: alone it has more of what
+// they share.
+func crosses(v *links.Verdict, p links.Pair) bool {
+	return slices.ContainsFunc(v.Findings, func(f links.Finding) bool {
+		return f.Place == links.Group && (f.Has(p) || f.Has(p.Reverse()))
+	})
 }
 
 // conclude shows it all, writes the files, and returns the error that it amounts to.
