@@ -291,14 +291,14 @@ const (
 
 func warmupOf(iters int) int { return max(2, iters/5) }
 
-// round measures all cells once, and those again in which others were busy. Who is
-// first changes from cell to cell and from round to round, and the direction by turns.
+// round measures all cells once, and those again in which others were busy. The direction
+// changes from round to round; who is first, from cell to cell and every other round.
 func (f *field) round(ctx context.Context, round int, cells []cell) error {
 	began, before := time.Now(), parseLoad(firstLine("/proc/stat"))
 	for i, c := range cells {
 		var quietest taking
 		for n := 0; n == 0 || n <= f.retakes && quietest.others > mostOthers; n++ {
-			t, err := f.take(ctx, c, i+round)
+			t, err := f.take(ctx, c, 2*i+round)
 			if err != nil {
 				return err
 			}
@@ -324,8 +324,8 @@ type taking struct {
 	others float64            // CPUs that processes of others have had meanwhile
 }
 
-// take measures a cell, beginning with the contender of that place.
-func (f *field) take(ctx context.Context, c cell, first int) (taking, error) {
+// take measures a cell, in the order of that number.
+func (f *field) take(ctx context.Context, c cell, number int) (taking, error) {
 	now := taking{line: math.NaN(), us: map[string]float64{}, over: map[string][]Link{}}
 	if f.everybody == nil {
 		f.everybody = f.processes()
@@ -339,11 +339,7 @@ func (f *field) take(ctx context.Context, c cell, first int) (taking, error) {
 		}
 		now.line = ns / turns
 	}
-	for k := range f.list {
-		at := (k + first) % len(f.list)
-		if first%2 == 1 { // so that who comes after whom changes, too
-			at = len(f.list) - 1 - at
-		}
+	for _, at := range order(len(f.list), number) {
 		who := f.list[at]
 		iters := f.results.of(c, who.name).Iters
 		if !who.takes(c.op) || iters == 0 {
@@ -379,6 +375,20 @@ func (f *field) take(ctx context.Context, c cell, first int) (taking, error) {
 	busy = parseLoad(firstLine("/proc/stat")).busy - busy - cpuTime(everybody) + own
 	now.others = max(0, busy.Seconds()/time.Since(began).Seconds())
 	return now, nil
+}
+
+// order is in which n contenders take turns: an odd number's is that of the number before it, the
+// other way round, so that what grows or fades meanwhile does as much to all. Of 2n numbers each
+// contender is first in two, and comes as often before each neighbour as after it.
+func order(n, number int) []int {
+	list := make([]int, n)
+	for k := range list {
+		list[k] = (k + number/2) % n
+	}
+	if number%2 == 1 {
+		slices.Reverse(list)
+	}
+	return list
 }
 
 // processes are all of this run, the driver included.
