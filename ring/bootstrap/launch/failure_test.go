@@ -21,6 +21,9 @@ import (
 // errLate is the cause of the deadlines of tests.
 var errLate = errors.New("too late")
 
+// moment is how long a rank waits for what does not come, before its deadline.
+const moment = 100 * time.Millisecond
+
 func within(t *testing.T, d time.Duration) context.Context {
 	ctx, cancel := context.WithTimeoutCause(t.Context(), d, errLate)
 	t.Cleanup(cancel)
@@ -253,20 +256,26 @@ func TestNoPort(t *testing.T) {
 // A manager of PMI-1 that goes, or does not answer, is told of.
 func TestManagerFails(t *testing.T) {
 	for name, c := range map[string]struct {
-		answers int // how many
-		then    func(m *manager)
+		answers int              // how many
+		then    func(m *manager) // nil: it is silent, and soon the deadline comes
 		want    string
 	}{
 		"hangs up":            {0, func(m *manager) { m.hangUp() }, "has closed PMI_FD instead of an answer to cmd=init"},
-		"says nothing":        {0, func(*manager) {}, "awaited the launcher's answer to PMI's cmd=init"},
-		"others do not come":  {4, func(*manager) {}, "awaited all ranks at PMI's barrier"},
+		"says nothing":        {0, nil, "awaited the launcher's answer to PMI's cmd=init"},
+		"others do not come":  {4, nil, "awaited all ranks at PMI's barrier"},
 		"refuses what is put": {3, func(m *manager) { m.say("cmd=put_result rc=-1 msg=no_room") }, `the launcher says "cmd=put_result rc=-1 msg=no_room"`},
 		"says another thing":  {1, func(m *manager) { m.say("cmd=spawn_result rc=0") }, "expected cmd=maxes rc=0"},
 		"takes too little":    {1, func(m *manager) { m.say("cmd=maxes vallen_max=4") }, `values of "4" bytes`},
 	} {
 		t.Run(name, func(t *testing.T) {
+			ctx, late := context.WithCancelCause(within(t, hung))
+			defer late(nil)
+			then := c.then
+			if then == nil {
+				then = func(*manager) { time.AfterFunc(moment, func() { late(errLate) }) }
+			}
 			m := newManager(t, 2)
-			m.limit(c.answers, c.then)
+			m.limit(c.answers, then)
 			defer m.hangUp()
 			fd, err := unix.Dup(int(m.ends[0].Fd())) // which the launcher closes
 			if err != nil {
@@ -279,10 +288,6 @@ func TestManagerFails(t *testing.T) {
 			}
 			for name, value := range map[string]string{"PMI_FD": fmt.Sprint(fd), "PMI_RANK": "0", "PMI_SIZE": "2"} {
 				t.Setenv(name, value)
-			}
-			ctx := within(t, hung)
-			if c.want[:7] == "awaited" {
-				ctx = within(t, time.Second)
 			}
 			l, err := launch.Open(ctx, launch.Options{Kind: launch.PMI})
 			if err == nil {
@@ -300,10 +305,15 @@ func TestManagerFails(t *testing.T) {
 // Others do not come to PMI's barrier, or do so once it was given up: the manager is told that
 // this rank ends in good order, and its error is one of the barrier alone.
 func TestManagerHearsTheEnd(t *testing.T) {
-	for name, late := range map[string]string{"they do not come": "", "they come late": "cmd=barrier_out"} {
+	for name, word := range map[string]string{"they do not come": "", "they come late": "cmd=barrier_out"} {
 		t.Run(name, func(t *testing.T) {
+			ctx, late := context.WithCancelCause(within(t, hung))
+			defer late(nil)
 			m := newManager(t, 1)
-			m.limit(4, func(m *manager) { m.limit(-1, nil) })
+			m.limit(4, func(m *manager) { // it is at the barrier
+				m.limit(-1, nil)
+				time.AfterFunc(moment, func() { late(errLate) })
+			})
 			fd, err := unix.Dup(int(m.ends[0].Fd())) // which the launcher closes
 			if err == nil {
 				err = m.ends[0].Close()
@@ -318,10 +328,10 @@ func TestManagerHearsTheEnd(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			_, err = l.AllGather(within(t, 300*time.Millisecond), []byte("x"))
+			_, err = l.AllGather(ctx, []byte("x"))
 			says(t, err, false, "awaited all ranks at PMI's barrier", errLate.Error())
-			if late != "" {
-				m.say(late)
+			if word != "" {
+				m.say(word)
 			}
 			if err := l.Close(); err != nil {
 				t.Error(err)

@@ -90,7 +90,8 @@ func openPMIx(ctx context.Context) (_ Launcher, err error) {
 		return nil, errors.Join(err, p.free())
 	}
 	defer func() {
-		if err != nil {
+		// PMIx_Finalize beside a call that was left behind would be one more to wait for.
+		if err != nil && !p.left {
 			_ = p.Close() // why it was not opened is the news
 		}
 	}()
