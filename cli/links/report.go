@@ -165,7 +165,7 @@ func (c *report) judge(ctx context.Context, x *measurement) (*links.Verdict, err
 	v := links.Judge(c.results.figures, o)
 	first := len(v.Findings)
 	x.gone, x.again = newGone(n), true
-	var agains []*results
+	var repeats []*results
 	for range links.Confirmations {
 		if len(v.Findings) == 0 {
 			break
@@ -189,14 +189,14 @@ func (c *report) judge(ctx context.Context, x *measurement) (*links.Verdict, err
 			again.add(all)
 		}
 		v = v.Confirm(again.figures)
-		agains = append(agains, again)
+		repeats = append(repeats, again)
 		if c.mode == modeShift {
 			break
 		}
 	}
 	held := len(v.Findings)
 	v = v.Final()
-	for _, again := range agains { // not before: the verdict is about the first figures
+	for _, again := range repeats { // not before: the verdict is about the first figures
 		c.results.takeAgain(again, func(p links.Pair) bool { return crosses(v, p) })
 	}
 	c.again, c.rounds, c.ruled = x.rounds-c.rounds, x.rounds, max(0, first-held)
