@@ -10,10 +10,13 @@ const (
 	growth     = 4
 )
 
-// lateTries is how often a step is tried that is late by surprise: a lost acknowledgement, or a
-// thread that waited for a CPU, takes as long as a slow pair does, but not each time. Of a slow
-// pair the step before tells.
-const lateTries = 3
+// lateTries is how often a step is tried that is late, but by no more than lateMost times: a lost
+// acknowledgement, or a thread that waited for a CPU, makes one late for once. What takes longer
+// leaves a queue of what was sent again, behind which another try would be later still.
+const (
+	lateTries = 3
+	lateMost  = 2
+)
 
 // ramp is how a stream comes to have in flight what was asked for, in steps of which each has so
 // much in flight once.
@@ -24,7 +27,6 @@ type ramp struct {
 
 	spent, best time.Duration // by all steps; by the fastest try of this one
 	tries       int           // of this one
-	before      time.Duration // by the fastest of the step before; 0: there is none
 }
 
 // rampStep is what follows on a try of a step.
@@ -46,9 +48,9 @@ func (r *ramp) step(took time.Duration) rampStep {
 	}
 	switch {
 	case r.best <= r.long:
-		r.tries, r.before = 0, r.best
+		r.tries = 0
 		return grow
-	case growth*r.before <= r.long && r.tries < lateTries && r.spent+3*took <= r.slack: // another try, the last stream, and as much again to spare
+	case took <= lateMost*r.long && r.tries < lateTries && r.spent+3*took <= r.slack: // another try, the last stream, and as much again to spare
 		return repeat
 	case r.best <= r.part:
 		return settle

@@ -16,15 +16,15 @@ func TestRamp(t *testing.T) {
 		want  []rampStep
 		best  time.Duration
 	}{
-		"well":                   {25 * ms, []time.Duration{ms, 5 * ms}, []rampStep{grow, grow}, 5 * ms},
-		"an acknowledgement":     {25 * ms, []time.Duration{ms, 70 * ms, ms, 2 * ms}, []rampStep{grow, repeat, grow, grow}, 2 * ms},
-		"two":                    {25 * ms, []time.Duration{70 * ms, 69 * ms, ms}, []rampStep{repeat, repeat, grow}, ms},
-		"crawls":                 {25 * ms, []time.Duration{67 * ms, 66 * ms, 68 * ms}, []rampStep{repeat, repeat, finish}, 66 * ms},
-		"crawls, and has time":   {100 * ms, []time.Duration{67 * ms, 66 * ms, 68 * ms}, []rampStep{repeat, repeat, settle}, 66 * ms},
-		"each step has its own":  {25 * ms, []time.Duration{70 * ms, ms, 70 * ms, 71 * ms, 72 * ms}, []rampStep{repeat, grow, repeat, repeat, finish}, 70 * ms},
-		"is slow":                {25 * ms, []time.Duration{50 * ms, 200 * ms}, []rampStep{grow, finish}, 200 * ms},
-		"no time to try again":   {25 * ms, []time.Duration{2000 * ms}, []rampStep{finish}, 2000 * ms},
-		"time to try once again": {25 * ms, []time.Duration{1000 * ms, 1000 * ms}, []rampStep{repeat, finish}, 1000 * ms},
+		"well":                  {25 * ms, []time.Duration{ms, 5 * ms}, []rampStep{grow, grow}, 5 * ms},
+		"an acknowledgement":    {25 * ms, []time.Duration{ms, 70 * ms, ms, 2 * ms}, []rampStep{grow, repeat, grow, grow}, 2 * ms},
+		"two":                   {25 * ms, []time.Duration{70 * ms, 69 * ms, ms}, []rampStep{repeat, repeat, grow}, ms},
+		"crawls":                {25 * ms, []time.Duration{67 * ms, 66 * ms, 68 * ms}, []rampStep{repeat, repeat, finish}, 66 * ms},
+		"crawls, and has time":  {100 * ms, []time.Duration{67 * ms, 66 * ms, 68 * ms}, []rampStep{repeat, repeat, settle}, 66 * ms},
+		"each step has its own": {25 * ms, []time.Duration{70 * ms, ms, 70 * ms, 71 * ms, 72 * ms}, []rampStep{repeat, grow, repeat, repeat, finish}, 70 * ms},
+		"is far too slow":       {25 * ms, []time.Duration{8 * ms, 277 * ms}, []rampStep{grow, finish}, 277 * ms},
+		"and stays so":          {300 * ms, []time.Duration{8 * ms, 277 * ms}, []rampStep{grow, settle}, 277 * ms},
+		"slower and slower":     {25 * ms, []time.Duration{70 * ms, 300 * ms}, []rampStep{repeat, finish}, 70 * ms},
 	} {
 		r := &ramp{long: 58 * ms, part: c.part, slack: 4500 * ms}
 		var got []rampStep
@@ -41,11 +41,11 @@ func TestRamp(t *testing.T) {
 func TestRampInTime(t *testing.T) {
 	const slack = time.Second
 	for took := time.Millisecond; took <= slack/growth; took += time.Millisecond {
-		r := &ramp{part: slack, slack: slack}
+		r := &ramp{long: took - 1, part: slack, slack: slack}
 		for r.step(took) == repeat {
 		}
-		if r.spent+took > slack {
-			t.Errorf("steps of %s take %s of %s", took, r.spent, slack)
+		if r.spent+took > slack || took < slack/5 && r.tries != lateTries {
+			t.Errorf("%d steps of %s take %s of %s", r.tries, took, r.spent, slack)
 		}
 	}
 }
