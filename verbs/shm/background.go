@@ -57,7 +57,9 @@ func (c *Context) untilDue() time.Duration {
 }
 
 // progress executes, reaps and sends what there is, and reports whether there was
-// anything. flush is set if nobody may come again soon. The lock is held.
+// anything. flush is set if nobody may come again soon. While the goroutine sleeps, what is
+// owed is answered at once: nothing would wake it for that. The lock is held, which the
+// goroutine takes once more after it has said that it sleeps.
 func (q *qp) progress(flush bool) (worked bool) {
 	if q.peer != nil {
 		worked = q.serve()
@@ -66,7 +68,7 @@ func (q *qp) progress(flush bool) (worked bool) {
 			q.peer.dir.wake()
 			worked = true
 		}
-		if q.owed && (flush || !worked || q.served-q.acknowledged >= answerEvery) {
+		if q.owed && (flush || !worked || q.served-q.acknowledged >= answerEvery || atomic.LoadUint32(q.ctx.own.sleeping) != 0) {
 			q.acknowledge()
 		}
 		if !q.paired && !q.bound && !q.looking {

@@ -69,6 +69,51 @@ func TestProcesses(t *testing.T) {
 	}
 }
 
+// A request that has waited for a receive is answered when that comes, also if its owner then polls
+// no more: the goroutine that makes progress meanwhile has gone to sleep for want of it.
+func TestAnsweredWithoutPolls(t *testing.T) {
+	var ends [2]*end
+	for i := range ends {
+		e, err := newEnd(true, 4096)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ends[i] = e
+		defer func() {
+			if err := e.close(); err != nil {
+				t.Error(err)
+			}
+		}()
+	}
+	for i, e := range ends {
+		other, err := ends[1-i].contact()
+		if err == nil {
+			err = e.connect(other)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	a, b := ends[0], ends[1]
+	for range 3 {
+		if _, err := a.qp.PostSend([]verbs.WorkRequest{{Opcode: verbs.OpSend, Flags: verbs.FlagSignaled, SGL: a.sge(0, 8)}}); err != nil {
+			t.Fatal(err)
+		}
+		if wcs, err := a.poll(100 * time.Millisecond); err != nil || len(wcs) > 0 {
+			t.Fatalf("without a receive: %v, %v", wcs, err)
+		}
+		if _, err := b.qp.PostRecv([]verbs.WorkRequest{{SGL: b.sge(0, 8)}}); err != nil {
+			t.Fatal(err)
+		}
+		if wcs, err := a.poll(10 * time.Second); err != nil || len(wcs) != 1 || wcs[0].Status != verbs.Success {
+			t.Fatalf("got %v, %v after at most 10 s, want success", wcs, err)
+		}
+		if wcs, err := b.poll(10 * time.Second); err != nil || len(wcs) != 1 || wcs[0].Status != verbs.Success {
+			t.Fatalf("the receive: got %v, %v, want success", wcs, err)
+		}
+	}
+}
+
 // transfer sends n bytes in two pieces to the peer, and reads them back.
 func transfer(t *testing.T, e *end, p *peer, op verbs.Opcode, n uint32, seed uint64) {
 	t.Helper()
