@@ -100,7 +100,7 @@ func TestRanksWithOtherTokens(t *testing.T) {
 			list := freshList(t, 2)
 			var ranks []*process
 			for rank, secret := range []string{testSecret, secret} {
-				p := program(t, "connect", "--index", []string{"0", "1"}[rank], "--list", strings.Join(list, ","), "--timeout", "2s", "-c", "status")
+				p := program(t, "connect", "--index", []string{"0", "1"}[rank], "--list", strings.Join(list, ","), "--timeout", "10s", "-c", "status")
 				p.Env = append(p.Env, "RINGCLI_TOKEN="+secret)
 				p.start(t)
 				ranks = append(ranks, p)
