@@ -152,12 +152,8 @@ func (f *flow) run(ctx context.Context) (err error) {
 	// An earlier operation's polls may have brought data of this one: that needs no poll,
 	// which is a system call where software is the device.
 	f.now = 0
-	if worked, err := f.engine.work(); err != nil {
+	if _, err := f.act(); err != nil {
 		return err
-	} else if worked {
-		if _, err := f.engine.post(); err != nil {
-			return err
-		}
 	}
 	state := f.engine.state()
 	for loops := 0; state != done; loops++ {
@@ -174,14 +170,9 @@ func (f *flow) run(ctx context.Context) (err error) {
 		if posted {
 			f.now = 0
 		}
-		worked, err := f.engine.work()
+		worked, err := f.act()
 		if err != nil {
 			return err
-		}
-		if worked { // what depends on it does not wait for the next poll
-			if _, err := f.engine.post(); err != nil {
-				return err
-			}
 		}
 		if state = f.engine.state(); state == over && !f.detached && !said {
 			// What peers wait for has nothing left to ride behind.
@@ -243,6 +234,14 @@ func (f *flow) run(ctx context.Context) (err error) {
 	}
 	traceEnd(f.seq)
 	return nil
+}
+
+// act works what has come, and posts what depends on it, which does not wait for the next poll.
+func (f *flow) act() (worked bool, err error) {
+	if worked, err = f.engine.work(); worked && err == nil {
+		_, err = f.engine.post()
+	}
+	return worked, err
 }
 
 // peers are the ranks that the flow goes through.
