@@ -122,7 +122,11 @@ func TestAKilledRankEndsAllJobs(t *testing.T) {
 				}
 				ranks = append(ranks, pipe(t, args...))
 			}
-			ranks[0].await(ranks[0].out, `"job":3,"state":"started"`, 1)
+			for rank, p := range ranks[:victim] {
+				if rank == 0 || !follow { // a follower has no jobs of its own
+					p.await(p.out, `"job":3,"state":"started"`, 1)
+				}
+			}
 			if err := syscall.Kill(ranks[victim].Process.Pid, syscall.SIGKILL); err != nil {
 				t.Fatal(err)
 			}
