@@ -154,8 +154,8 @@ func (e *end) sge(off uint64, n uint32) []verbs.SGE {
 	return []verbs.SGE{{Addr: e.mem.Addr() + off, Length: n, LKey: e.mr.LKey()}}
 }
 
-// peerMain is the life of a peer: it says who it is, is told who the parent is,
-// and works until its standard input ends.
+// peerMain is the life of a peer: it says who it is, is told who the parent is, says that
+// it is connected, and works until its standard input ends.
 func peerMain(text string) error {
 	var r role
 	if err := json.Unmarshal([]byte(text), &r); err != nil {
@@ -181,6 +181,9 @@ func peerMain(text string) error {
 		return err
 	}
 	if err := e.connect(parent); err != nil {
+		return err
+	}
+	if err := json.NewEncoder(os.Stdout).Encode(me); err != nil {
 		return err
 	}
 	ended := make(chan struct{})
@@ -277,7 +280,8 @@ func startPeer(t testing.TB, e *end, r role) *peer {
 	if err := p.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	if err := json.NewDecoder(out).Decode(&p.contact); err != nil {
+	said := json.NewDecoder(out)
+	if err := said.Decode(&p.contact); err != nil {
 		_ = p.end()
 		t.Fatalf("the peer says nothing: %v; %s", err, p.err.String())
 	}
@@ -288,9 +292,12 @@ func startPeer(t testing.TB, e *end, r role) *peer {
 	if err == nil {
 		err = json.NewEncoder(p.stdin).Encode(me)
 	}
+	if err == nil { // or the retries run out before it is connected, on a busy machine
+		err = said.Decode(&p.contact)
+	}
 	if err != nil {
 		_ = p.end()
-		t.Fatal(err)
+		t.Fatalf("%v; %s", err, p.err.String())
 	}
 	return p
 }
