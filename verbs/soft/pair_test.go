@@ -151,6 +151,19 @@ func connect(a, b *end) error {
 	return nil
 }
 
+// waitsForEver has an end send nothing again, and give up nothing, for want of an answer.
+func (e *end) waitsForEver(t testing.TB) {
+	t.Helper()
+	for _, m := range []struct {
+		attr verbs.QPAttr
+		mask verbs.AttrMask
+	}{{verbs.QPAttr{State: verbs.StateSQD}, verbs.AttrState}, {verbs.QPAttr{Timeout: 0}, verbs.AttrTimeout}, {verbs.QPAttr{State: verbs.StateRTS}, verbs.AttrState}} {
+		if err := e.qp.Modify(m.attr, m.mask); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 // pair returns two connected ends on addresses that no other test has.
 func pair(t testing.TB, bytes uint64) (a, b *end) {
 	t.Helper()

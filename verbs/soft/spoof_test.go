@@ -42,6 +42,7 @@ func besides(t *testing.T, peer, victim *end) (conn *net.UDPConn, from, to netip
 func TestForgedFromThePeersAddress(t *testing.T) {
 	a, b := pair(t, 1<<16)
 	conn, from, to := besides(t, b, a)
+	a.waitsForEver(t) // or its retries may run out first, on a busy machine
 
 	// b does not answer: requests stand open that a NAK may end.
 	if err := b.qp.Modify(verbs.QPAttr{State: verbs.StateErr}, verbs.AttrState); err != nil {
