@@ -175,7 +175,7 @@ func TestIdentification(t *testing.T) {
 		t.Skipf("raw sockets take CAP_NET_RAW: %v", err)
 	}
 	defer func() { _ = unix.Close(raw) }()
-	if err := unix.SetsockoptTimeval(raw, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &unix.Timeval{Sec: 1}); err != nil {
+	if err := unix.SetsockoptTimeval(raw, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &unix.Timeval{Sec: 10}); err != nil {
 		t.Fatal(err)
 	}
 	// An address of its own: what others send on loopback would fill the raw

@@ -53,11 +53,11 @@ type datagram struct {
 	src  netip.AddrPort
 }
 
-// receive gathers datagrams until there are n, for a second at most, and the
+// receive gathers datagrams until there are n, for ten seconds at most, and the
 // number of entries in which they came.
 func receive(t testing.TB, c *Conn, n int) (got []datagram, entries int) {
 	t.Helper()
-	deadline := time.Now().Add(time.Second)
+	deadline := time.Now().Add(10 * time.Second)
 	for len(got) < n && time.Now().Before(deadline) {
 		batch, err := c.Recv()
 		if err != nil {
