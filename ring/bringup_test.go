@@ -73,7 +73,7 @@ func TestResetOutOfOrder(t *testing.T) {
 // both ends mends it, and what was left behind harms nobody.
 func TestResetAfterError(t *testing.T) {
 	world := newRings(t, 2, func(_ int, o *Options) {
-		o.ByHand, o.Timeout, o.QPTimeout, o.RetryCnt = true, 5*time.Second, new(12), new(3)
+		o.ByHand, o.Timeout, o.QPTimeout, o.RetryCnt = true, 5*time.Second, new(13), new(4)
 	})
 	upTo(t, world, StateRTS)
 	if err := world[1].Left().QP.Modify(verbs.QPAttr{State: verbs.StateReset}, verbs.AttrState); err != nil {

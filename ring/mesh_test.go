@@ -428,7 +428,7 @@ func TestMeshReset(t *testing.T) {
 
 // A failed completion on a mesh edge says which.
 func TestMeshCompletionError(t *testing.T) {
-	world := connect(t, 3, func(_ int, o *Options) { o.RetryCnt, o.QPTimeout = new(2), new(12) })
+	world := connect(t, 3, nil)
 	noErrors(t, each(world, func(r *Ring) error {
 		_, err := r.Mesh(t.Context(), Purpose{What: "all"}, others(3, r.Rank()))
 		return err
