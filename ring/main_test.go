@@ -64,6 +64,14 @@ func connect(t testing.TB, n int, change func(rank int, o *Options)) []*Ring {
 	return world
 }
 
+// setTimeout gives what ranks do from now on less time than they had to come up, on a busy
+// machine.
+func setTimeout(world []*Ring, d time.Duration) {
+	for _, r := range world {
+		r.SetTimeout(d)
+	}
+}
+
 // newRings makes rings that have taken no step yet, and closes them at the end.
 func newRings(t testing.TB, n int, change func(rank int, o *Options)) []*Ring {
 	t.Helper()

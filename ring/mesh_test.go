@@ -279,7 +279,8 @@ func TestMeshTooMany(t *testing.T) {
 // A rank that never comes is named, with what was awaited.
 func TestMeshMissingRank(t *testing.T) {
 	t.Parallel() // it waits
-	world := connect(t, 3, func(_ int, o *Options) { o.Timeout = 2 * time.Second })
+	world := connect(t, 3, nil)
+	setTimeout(world, 2*time.Second)
 	begun := time.Now()
 	for i, err := range each(world[:2], func(r *Ring) error {
 		_, err := r.Mesh(t.Context(), Purpose{What: "all"}, others(3, r.Rank()))
