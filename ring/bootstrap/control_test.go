@@ -94,8 +94,8 @@ func TestRestartBeforeExchange(t *testing.T) {
 	}
 }
 
-// missedDeadline is what is said after 1.5 s, some of which may be over when the wait begins.
-var missedDeadline = regexp.MustCompile(`timed out after 1\.\d+s waiting for rank `)
+// missedDeadline is what is said after 5 s, some of which may be over when the wait begins.
+var missedDeadline = regexp.MustCompile(`timed out after [345](\.\d+)?s waiting for rank `)
 
 func TestMissingRank(t *testing.T) {
 	t.Parallel()
@@ -104,7 +104,7 @@ func TestMissingRank(t *testing.T) {
 	for _, rank := range []int{0, 1, 3} {
 		world = append(world, openRank(t, configFor(t, nodes, rank)))
 	}
-	const timeout = 1500 * time.Millisecond
+	const timeout = 5 * time.Second
 	start := time.Now()
 	errs := each(world, func(c *Control) error {
 		ctx, cancel := context.WithTimeout(t.Context(), timeout)
@@ -179,7 +179,7 @@ func TestGatherLarge(t *testing.T) {
 
 func TestBarrierWaitsForAll(t *testing.T) {
 	world := ring(t, 3, nil)
-	short, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	short, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
 	errs := each(world[:2], func(c *Control) error { return c.Barrier(short) })
 	for _, err := range errs {
@@ -213,7 +213,7 @@ func TestGatherOfBlocks(t *testing.T) {
 			return err
 		}))
 	}
-	short, cancel := context.WithTimeout(t.Context(), 800*time.Millisecond)
+	short, cancel := context.WithTimeout(t.Context(), 4*time.Second) // in which the others' parts come, on a busy machine
 	defer cancel()
 	for rank, err := range each(world, func(c *Control) error {
 		if c.rank == late {

@@ -83,7 +83,7 @@ func TestTokensDiffer(t *testing.T) {
 		t.Run(c.words[0], func(t *testing.T) {
 			t.Parallel()
 			world := withTokens(t, c.secrets...)
-			ctx, cancel := context.WithTimeout(t.Context(), 1500*time.Millisecond) // who has a token believes nobody without
+			ctx, cancel := context.WithTimeout(t.Context(), 4*time.Second) // who has a token believes nobody without
 			defer cancel()
 			for rank, err := range each(world, func(c *Control) error { return exchange(ctx, c) }) {
 				text, other := textOf(err), world[1-rank]
