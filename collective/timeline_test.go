@@ -284,7 +284,7 @@ func TestTimelineOfFailure(t *testing.T) {
 			w := newWorld(t, n, ring.Options{}, nil)
 			k := newKit(w, count, reduce.Float32, reduce.Sum)
 			since := trace.Clock()
-			ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
+			ctx, cancel := context.WithTimeout(context.Background(), 500*time.Millisecond)
 			defer cancel()
 			// Rank 1 does not take part.
 			err := w.comms[0].AllReduce(ctx, k.send[0].Addr(), k.recv[0].Addr(), count, k.typ, k.red, CallOptions{Protocol: protocol})
@@ -296,7 +296,7 @@ func TestTimelineOfFailure(t *testing.T) {
 				t.Fatalf("recorded %+v, want an operation and its first step, and no receive", events)
 			}
 			op, step := events["operation"][0], events["step"][0]
-			if step.Start != op.Start || step.End != op.End || op.End-op.Start < int64(40*time.Millisecond) {
+			if step.Start != op.Start || step.End != op.End || op.End-op.Start < int64(300*time.Millisecond) { // it may begin late, on a busy machine
 				t.Errorf("step [%d, %d] of operation [%d, %d], want both to take the time until the cancellation", step.Start, step.End, op.Start, op.End)
 			}
 			// The WRITE into a slot needs no consent; the data of an RTS were not fetched.
