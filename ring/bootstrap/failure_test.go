@@ -285,7 +285,8 @@ func TestStrangersOnThePort(t *testing.T) {
 	noErrors(t, each([]*Control{zero, one}, func(c *Control) error { return c.Close() })) // tells of those that were counted
 	mu.Lock()
 	defer mu.Unlock()
-	if lines := strings.Count(log.String(), "on port "+zero.listener.Addr().String()) + strings.Count(log.String(), "6 more strangers"); lines != 2 {
+	// Tests beside this one may have counted six, too.
+	if strings.Count(log.String(), "on port "+zero.listener.Addr().String()) != 1 || !strings.Contains(log.String(), "6 more strangers") {
 		t.Errorf("the trace has not the first stranger and a count of the others:\n%s", log.String())
 	}
 	for _, want := range []string{"ibv_rc_pingpong (52-byte", "perftest 6.06", "HTTP", "TLS", "SSH", "unknown program", "cannot unmarshal"} {
