@@ -64,10 +64,10 @@ func TestStoppedRankIsNamed(t *testing.T) {
 		for _, n := range []int{2, 4} {
 			t.Run(fmt.Sprintf("%s, %d ranks", device, n), func(t *testing.T) {
 				t.Parallel()
-				ranks := startRanks(t, n, rankJob{Device: device, Timeout: 2 * time.Second, Steady: true}, t.TempDir())
+				ranks := startRanks(t, n, rankJob{Device: device, Timeout: 4 * time.Second, Steady: true}, t.TempDir())
 				for _, what := range []string{"connected", "working"} {
 					for rank, p := range ranks {
-						if _, err := p.awaits(what, rankTimeout); err != nil {
+						if _, err := p.awaits(what, 2*rankTimeout); err != nil {
 							t.Fatalf("rank %d: %v", rank, err)
 						}
 					}
@@ -81,7 +81,7 @@ func TestStoppedRankIsNamed(t *testing.T) {
 					if rank == victim {
 						continue
 					}
-					s, err := p.awaits("failed", rankTimeout)
+					s, err := p.awaits("failed", 3*rankTimeout) // each second without a CPU makes it later
 					if err != nil {
 						t.Fatalf("rank %d: %v", rank, err)
 					}
