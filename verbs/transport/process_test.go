@@ -284,7 +284,7 @@ func TestDeadPeerAmidWrites(t *testing.T) {
 // A peer that stands still is given up after Options.Timeout, by those who write and those who wait.
 func TestStoppedPeer(t *testing.T) {
 	onEach(t, func(t *testing.T, o transport.Options) {
-		o.Timeout, o.Heartbeat = 2*time.Second, 100*time.Millisecond
+		o.Timeout, o.Heartbeat = 5*time.Second, 100*time.Millisecond // in which the peer connects, on a busy machine
 		p, own, buffer := beside(t, o, role{})
 		if err := own.Write(t.Context(), buffer.All(), p.Memory, false).Wait(t.Context()); err != nil {
 			t.Fatal(err)

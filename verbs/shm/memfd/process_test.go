@@ -130,7 +130,7 @@ func TestStoppedPeer(t *testing.T) {
 	id := c.do("create 4096")[0]
 	p := dial(t, h, c.key)
 	c.stop()
-	const wait = 50 * time.Millisecond
+	const wait = 500 * time.Millisecond
 	_, _, err := p.Map(within(t, wait), id, true)
 	if err == nil || !strings.Contains(err.Error(), "is it stopped") || !strings.Contains(err.Error(), "awaited") {
 		t.Errorf("map of a stopped peer: %v", err)
