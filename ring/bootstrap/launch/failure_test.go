@@ -69,7 +69,7 @@ func says(t *testing.T, err error, isUsage bool, words ...string) {
 func TestAbsent(t *testing.T) {
 	t.Parallel()
 	port := freePort(t)
-	errs := together(within(t, 3*time.Second), at(port, 0, 4), at(port, 1, 4), at(port, 3, 4))
+	errs := together(within(t, 6*time.Second), at(port, 0, 4), at(port, 1, 4), at(port, 3, 4))
 	says(t, errs[0], false, "awaited rank 2; came: rank 0, rank 1 (host ", ", rank 3 (host ", errLate.Error())
 	for _, err := range errs[1:] {
 		says(t, err, false, "rank 2", "rank 0 at 127.0.0.1")
@@ -83,7 +83,7 @@ func TestNoHost(t *testing.T) {
 	port := freePort(t)
 	named := at(port, 1, 2)
 	named.MasterAddr = "no-such-host.invalid"
-	errs := together(within(t, time.Second), at(port, 1, 2), named)
+	errs := together(within(t, 3*time.Second), at(port, 1, 2), named)
 	says(t, errs[0], false, fmt.Sprintf("rank 1 of 2: awaited rank 0 at 127.0.0.1:%d", port), "connection refused", errLate.Error())
 	says(t, errs[1], false, "awaited rank 0 at no-such-host.invalid", errLate.Error())
 }
@@ -208,7 +208,7 @@ func TestStrangersAtThePort(t *testing.T) {
 		}
 	}
 	t.Setenv("TORCHELASTIC_RUN_ID", "a third")
-	says(t, together(within(t, 4*time.Second), at(port, 1, 2))[0], false, "nobody there speaks for this job", "another program listens there")
+	says(t, together(within(t, 7*time.Second), at(port, 1, 2))[0], false, "nobody there speaks for this job", "another program listens there")
 }
 
 // torchrun's agent has the port, and nobody disturbs it. Without the agent it is rank 0's.
