@@ -2,6 +2,7 @@ package soft
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"net/netip"
 	"runtime"
 	"sync/atomic"
@@ -175,12 +176,12 @@ func pair(t testing.TB, bytes uint64) (a, b *end) {
 	return a, b
 }
 
-var lastAddr atomic.Uint32
+var firstAddr, lastAddr = rand.Uint32N(1 << 15), atomic.Uint32{}
 
-// freshAddr returns the next address of 127.77.0.0/16. Should another process
-// use it, its endpoint gets another UDP port.
+// freshAddr returns the next address of 127.77.0.0/16, of which each process begins elsewhere.
+// Should another process use it, its endpoint gets another UDP port.
 func freshAddr() netip.Addr {
-	n := lastAddr.Add(1)
+	n := firstAddr + lastAddr.Add(1)
 	return netip.AddrFrom4([4]byte{127, 77, byte(n >> 8), byte(n)})
 }
 
