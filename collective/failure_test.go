@@ -170,7 +170,7 @@ func TestMissingRank(t *testing.T) {
 				}
 				return c.AllReduce(context.Background(), k.send[rank].Addr(), k.recv[rank].Addr(), 900, k.typ, k.red, way)
 			})
-			if took := time.Since(start); took > 5*time.Second {
+			if took := time.Since(start); took > 15*time.Second { // of the 20 that ranks have to come up
 				t.Errorf("it took %v to give up after 0.3 s", took)
 			}
 			var first string

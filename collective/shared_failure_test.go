@@ -169,7 +169,7 @@ func TestSharedMissingRank(t *testing.T) {
 				}
 				return c.AllReduce(context.Background(), k.send[rank].Addr(), k.recv[rank].Addr(), test.count, k.typ, k.red, test.way)
 			})
-			if took := time.Since(start); took > 5*time.Second {
+			if took := time.Since(start); took > 15*time.Second { // of the 20 that ranks have to come up
 				t.Errorf("it took %v to give up after 1 s", took)
 			}
 			timeouts := 0
