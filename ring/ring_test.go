@@ -256,7 +256,8 @@ func TestFailureBetweenSteps(t *testing.T) {
 }
 
 func TestMissingRank(t *testing.T) {
-	t.Parallel()                    // it waits
+	t.Parallel() // it waits
+
 	const timeout = 4 * time.Second // in which the two are up, on a busy machine
 	world := newRings(t, 3, func(_ int, o *Options) { o.Timeout = timeout })
 	start := time.Now()

@@ -176,7 +176,10 @@ func pair(t testing.TB, bytes uint64) (a, b *end) {
 	return a, b
 }
 
-var firstAddr, lastAddr = rand.Uint32N(1 << 15), atomic.Uint32{}
+var (
+	firstAddr = rand.Uint32N(1 << 15)
+	lastAddr  atomic.Uint32
+)
 
 // freshAddr returns the next address of 127.77.0.0/16, of which each process begins elsewhere.
 // Should another process use it, its endpoint gets another UDP port.
