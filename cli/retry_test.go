@@ -20,10 +20,12 @@ func retriers(t *testing.T, list []string, script string, args ...string) []*pip
 	return ranks
 }
 
+// retrier starts one of them. Who does not retry waits for the others for long enough that they
+// start on a busy machine.
 func retrier(t *testing.T, list []string, rank int, script string, args ...string) *piped {
 	t.Helper()
 	return pipe(t, append([]string{"connect", "--index", fmt.Sprint(rank), "--list", strings.Join(list, ","), "--print", "all", "--output", "json",
-		"--timeout", "2s", "-c", script}, args...)...)
+		"--timeout", "20s", "-c", script}, args...)...)
 }
 
 // A rank that is lost, or was never there, is waited for, and the script runs anew on all.
