@@ -39,14 +39,15 @@ func printedBy(t *testing.T, stdout string) string {
 }
 
 // Commands in the background run in the order of their begins, and what comes after them
-// in front waits for them, on all ranks; each result says whose it is.
+// in front waits for them, on all ranks; each result says whose it is. The first of them goes on
+// until the lines after it are read, also on a busy machine.
 func TestJobsOfAScript(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		script, want string
 		code         int
 	}{
-		"order":   {"all-reduce --size 64K --duration 300ms --check & all-gather --size 4K --iters 3 & jobs; all-reduce --size 1K --iters 3; jobs", "1:started 2:started jobs(1 runs) jobs(2 waits) all-reduce/65536[1] 1:done all-gather/4096[2] 2:done all-reduce/1024", exit.OK},
+		"order":   {"all-reduce --size 64K --duration 2s --check & all-gather --size 4K --iters 3 & jobs; all-reduce --size 1K --iters 3; jobs", "1:started 2:started jobs(1 runs) jobs(2 waits) all-reduce/65536[1] 1:done all-gather/4096[2] 2:done all-reduce/1024", exit.OK},
 		"the end": {"all-reduce --size 4K --iters 3 & sleep 1ms & all-gather --size 8K --iters 3 & quit", `1:started 2:started (2:done )?3:started (2:done )?all-reduce/4096\[1\] (2:done )?1:done (2:done )?all-gather/8192\[3\] (2:done )?3:done( 2:done)?`, exit.OK},
 		"wait":    {"all-reduce --size 4K --iters 3 & all-gather --size 8K --iters 3 & wait 1; expect bytes == 4K; wait; expect bytes == 8K; wait 1; expect bytes == 4K", "", exit.OK},
 		"failure": {"all-reduce --size 4K --iters 3 --floor 1e9 & ping; wait; all-gather --size 4K --iters 3", "1:started all-reduce/4096[1] all-reduce![1] ping/128 ping/128 all-gather/4096", exit.Warning},
@@ -88,7 +89,7 @@ func TestALeadersJobs(t *testing.T) {
 	list := freshList(t, 3)
 	ranks := followers(t, list, "--print", "all", "--output", "json")
 	ranks[0] = launch(t, "connect", "--index", "0", "--list", strings.Join(list, ","), "--output", "json",
-		"-c", "all-reduce --size 64K --duration 200ms & all-gather --size 4K --iters 3 & reduce-scatter --size 8K --iters 3 & cancel 3; all-gather --size 16K --iters 3; wait; all-reduce --size 1K --iters 3 --check &")
+		"-c", "all-reduce --size 64K --duration 2s & all-gather --size 4K --iters 3 & reduce-scatter --size 8K --iters 3 & cancel 3; all-gather --size 16K --iters 3; wait; all-reduce --size 1K --iters 3 --check &")
 	for rank, p := range ranks {
 		code := p.end(t, hung)
 		got := printedBy(t, p.stdout.String())
@@ -160,7 +161,7 @@ func TestAKilledRankEndsAllJobs(t *testing.T) {
 func TestJobsOfAShellInAPipe(t *testing.T) {
 	t.Parallel()
 	list := freshList(t, 1)
-	code, stdout, stderr := typed(t, plainEnv(t.TempDir()), "connect\nall-reduce --size 4K --duration 100ms &\nall-gather --size 8K --iters 3 --floor 1e9 &", "shell", "--index", "0", "--list", list[0], "--output", "json")
+	code, stdout, stderr := typed(t, plainEnv(t.TempDir()), "connect\nall-reduce --size 4K --duration 2s &\nall-gather --size 8K --iters 3 --floor 1e9 &", "shell", "--index", "0", "--list", list[0], "--output", "json")
 	if got := printedBy(t, stdout); code != exit.Warning || stderr != "" || !strings.HasSuffix(got, "1:started 2:started all-reduce/4096[1] 1:done all-gather/8192[2] all-gather![2]") {
 		t.Errorf("exit code %d: it says %s\n%s", code, got, stderr)
 	}
