@@ -42,6 +42,7 @@ func TestMain(m *testing.M) {
 	bench.Span, _ = time.ParseDuration(os.Getenv(benchSpan))
 	session.SpeakAfter = hung // else a busy machine would say more
 	session.StopGrace = time.Minute
+	local.SurvivorsGrace = time.Minute // else those of a busy machine are ended before they have said why
 	if after, err := time.ParseDuration(os.Getenv(speakAfter)); err == nil {
 		session.SpeakAfter = after
 	}

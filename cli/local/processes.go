@@ -26,14 +26,13 @@ import (
 	"ringcli/verbs/cpu"
 )
 
-const (
-	// survivorsGrace is how long the other ranks have, after one has failed, to
-	// find out for themselves and say so.
-	survivorsGrace = 2 * time.Second
-	// killAfter the pipe was closed, for a rank that does not end: longer than
-	// its own ChildGrace.
-	killAfter = session.ChildGrace + time.Second
-)
+// SurvivorsGrace is how long the other ranks have, after one has failed, to
+// find out for themselves and say so.
+var SurvivorsGrace = 2 * time.Second
+
+// killAfter the pipe was closed, for a rank that does not end: longer than
+// its own ChildGrace.
+const killAfter = session.ChildGrace + time.Second
 
 // crowd is the ranks to a CPU from which on people are told what that means.
 const crowd = 16
@@ -316,7 +315,7 @@ func (f *processes) wait(ctx context.Context) error {
 			case status == exit.Pipe:
 				end()
 			case status >= exit.Critical && grace == nil:
-				grace = time.After(survivorsGrace)
+				grace = time.After(SurvivorsGrace)
 			}
 		}
 	}
