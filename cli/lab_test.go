@@ -76,7 +76,7 @@ func TestLabAFails(t *testing.T) {
 	} {
 		t.Run(flags, func(t *testing.T) {
 			t.Parallel()
-			code, stdout, stderr := here(t, words("lab a --device soft:lo --output json --explain --qp-timeout 10 "+flags)...)
+			code, stdout, stderr := here(t, words("lab a --device soft:lo --output json --explain "+flags)...)
 			steps, summary := labSteps(t, stdout)
 			last := steps[len(steps)-1]
 			if code != exit.Critical || stderr != "" || summary["ok"] != false || last["ok"] != false || last["step"] != want.step {

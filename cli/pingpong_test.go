@@ -136,13 +136,13 @@ func TestPingpongOptionsDiffer(t *testing.T) {
 	}{
 		"a shorter message": {"-s 64", "-s 32", [2]string{"has 32 bytes, expected 64: give both ends the same --size", ""}},
 		"a longer message":  {"-s 32", "-s 64", [2]string{"other options than --size 32", "other options than --size 64"}},
-		"fewer messages":    {"-n 10 --timeout 2s", "-n 5", [2]string{"5 of 10 messages have come", ""}},
+		"fewer messages":    {"-n 10", "-n 5", [2]string{"5 of 10 messages have come", ""}},
 		"unmarked pages":    {"-c -n 5", "-n 5", [2]string{"does the client run with --chk, too?", ""}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			const quick = " --qp-timeout 10 --timeout 3s"
-			ends, codes := pairOfPingpongs(t, c.server+quick, c.client+quick)
+			const patience = " --timeout 10s" // each waits for the other to start
+			ends, codes := pairOfPingpongs(t, c.server+patience, c.client+patience)
 			for i, p := range ends {
 				if c.want[i] != "" && (codes[i] != exit.Critical || !strings.Contains(p.stderr.String(), c.want[i])) {
 					t.Errorf("end %d: exit code %d: %s: no %q", i, codes[i], p.stderr.String(), c.want[i])
@@ -155,7 +155,7 @@ func TestPingpongOptionsDiffer(t *testing.T) {
 // A peer that ends in the middle is noticed, and the error says how far it was.
 func TestPingpongPeerDies(t *testing.T) {
 	list := hostsOf(freshList(t, 2))
-	const line = "pingpong -d soft:lo --qp-timeout 10 --timeout 3s -n 100000000 --bind "
+	const line = "pingpong -d soft:lo --timeout 10s -n 100000000 --bind "
 	server := launch(t, words(line+list[0])...)
 	client := program(t, words(line+list[1]+" "+list[0])...)
 	client.Stdout = nil

@@ -21,7 +21,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func options(done func(Step) error) Options {
 	return Options{
-		Options: endpoint.Options{Device: "soft:lo", Port: 1, QPTimeout: 10, RetryCnt: 6, RNRRetry: 7, MinRNRTimer: 12}, Bytes: 5000, Timeout: 20 * time.Second, Waiting: func(string) func() { return func() {} },
+		Options: endpoint.Options{Device: "soft:lo", Port: 1, QPTimeout: 14, RetryCnt: 6, RNRRetry: 7, MinRNRTimer: 12}, Bytes: 5000, Timeout: 20 * time.Second, Waiting: func(string) func() { return func() {} },
 		Begin: func(Step) error { return nil }, Done: done,
 	}
 }

@@ -55,7 +55,7 @@ func own(n byte) netip.Addr {
 func options(t *testing.T, host string, port int) *Options {
 	t.Helper()
 	return &Options{
-		Options: endpoint.Options{Device: "soft:lo", Port: 1, MTU: 1024, QPTimeout: 10, RetryCnt: 6, RNRRetry: 7, MinRNRTimer: 12},
+		Options: endpoint.Options{Device: "soft:lo", Port: 1, MTU: 1024, QPTimeout: 14, RetryCnt: 6, RNRRetry: 7, MinRNRTimer: 12},
 		Host:    host, TCPPort: port, Size: 64, Depth: 8, Iters: 20, Timeout: 20 * time.Second,
 		Waiting: func(string, time.Time) func() { return func() {} }, RoundTrip: func(time.Duration) {},
 		Local: func(Address) error { return nil }, Remote: func(Address) error { return nil },
