@@ -128,11 +128,11 @@ func TestDeadlines(t *testing.T) {
 	release := make(chan struct{})
 	port := listener(t, func(net.Conn) { <-release })
 	o := options(t, "127.0.0.1", port)
-	o.Timeout = 100 * time.Millisecond
 	m, err := meet(t.Context(), o)
 	if err != nil {
 		t.Fatal(err)
 	}
+	o.Timeout = 100 * time.Millisecond
 	if _, err := m.ask(Address{}, o.Timeout); err == nil || !strings.Contains(err.Error(), fmt.Sprintf("server 127.0.0.1:%d: nothing has come in 100ms", port)) {
 		t.Errorf("silent server: %v", err)
 	}

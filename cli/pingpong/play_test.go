@@ -152,7 +152,7 @@ func TestSilentQueuePair(t *testing.T) {
 		_ = m.answer(Address{QPN: 0x11, PSN: 1, GID: gid}, grace)
 	})
 	o := options(t, "127.0.0.1", port)
-	o.Bind, o.Timeout, o.RetryCnt = own(6), 300*time.Millisecond, 7
+	o.Bind, o.Timeout, o.RetryCnt = own(6), 2*time.Second, 7
 	o.QPTimeout = 20 // four seconds: the deadline comes first
 	_, err := Run(ctx, *o)
 	want := fmt.Sprintf("no completion for %s from 127.0.0.1 (LID 0x0000, QPN 0x000011", o.Timeout)
