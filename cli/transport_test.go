@@ -188,7 +188,7 @@ func TestTransportServe(t *testing.T) {
 	long.Stderr = &saidLong
 	long.start(t)
 	saidLong.until(t, "server_device", 1)
-	if code, _, stderr := finish(t, words(bench+"--timeout 1s "+v.host)...); code != exit.Critical || !strings.Contains(stderr, v.host+" serves ") {
+	if code, _, stderr := finish(t, words(bench+"--timeout 5s "+v.host)...); code != exit.Critical || !strings.Contains(stderr, v.host+" serves ") {
 		t.Errorf("beside another client: exit code %d: %s", code, stderr)
 	}
 	waits := launch(t, words(bench+"--benchmark_min_time 2x "+v.host)...)
