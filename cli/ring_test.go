@@ -489,31 +489,36 @@ func cmdline(pid int) string {
 	return strings.ReplaceAll(string(text), "\x00", " ")
 }
 
-// childrenOf waits until a process has so many children.
+// startedBy lists the children of a process.
+func startedBy(t *testing.T, parent int) (pids []int) {
+	t.Helper()
+	stats, err := filepath.Glob("/proc/[0-9]*/stat")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range stats {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			continue // it has just ended
+		}
+		// pid (comm) state ppid: proc(5); the name may have blanks.
+		fields := strings.Fields(string(text[strings.LastIndex(string(text), ")")+1:]))
+		if len(fields) > 1 && fields[1] == strconv.Itoa(parent) {
+			pid, _ := strconv.Atoi(filepath.Base(filepath.Dir(path)))
+			pids = append(pids, pid)
+		}
+	}
+	return pids
+}
+
+// childrenOf waits until a process has so many children, and each is a rank.
 func childrenOf(t *testing.T, parent, n int) []int {
 	t.Helper()
-	for range 200 {
-		var pids []int
-		stats, err := filepath.Glob("/proc/[0-9]*/stat")
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, path := range stats {
-			text, err := os.ReadFile(path)
-			if err != nil {
-				continue // it has just ended
-			}
-			// pid (comm) state ppid: proc(5); the name may have blanks.
-			fields := strings.Fields(string(text[strings.LastIndex(string(text), ")")+1:]))
-			if len(fields) > 1 && fields[1] == strconv.Itoa(parent) {
-				pid, _ := strconv.Atoi(filepath.Base(filepath.Dir(path)))
-				pids = append(pids, pid)
-			}
-		}
-		if len(pids) == n && strings.Contains(cmdline(pids[n-1]), "--index=") {
+	begins := func(pid int) bool { return !strings.Contains(cmdline(pid), "--index=") } // it was not executed yet
+	for begun := time.Now(); time.Since(begun) < screenDeadline; time.Sleep(50 * time.Millisecond) {
+		if pids := startedBy(t, parent); len(pids) == n && !slices.ContainsFunc(pids, begins) {
 			return pids
 		}
-		time.Sleep(50 * time.Millisecond)
 	}
 	t.Fatalf("process %d has not %d children", parent, n)
 	return nil
@@ -522,7 +527,7 @@ func childrenOf(t *testing.T, parent, n int) []int {
 // expectGone waits a moment for processes to end.
 func expectGone(t *testing.T, pids []int) {
 	t.Helper()
-	deadline := time.Now().Add(5 * time.Second)
+	deadline := time.Now().Add(atOnce)
 	for _, pid := range pids {
 		for strings.Contains(cmdline(pid), "--index=") {
 			if time.Now().After(deadline) {

@@ -232,6 +232,9 @@ func TestTransportServerDies(t *testing.T) {
 func TestTransportBenchInterrupted(t *testing.T) {
 	p := program(t, words("transport bench -b 8K -e 8K --device shm --benchmark_format json --benchmark_filter=_Write --benchmark_min_time 3000s")...)
 	p.start(t)
+	for begun := time.Now(); len(startedBy(t, p.Process.Pid)) == 0 && time.Since(begun) < hung; {
+		time.Sleep(5 * time.Millisecond) // it has not begun, and Ctrl-C would be no more than a signal
+	}
 	time.Sleep(500 * time.Millisecond) // at whatever it is
 	if err := p.Process.Signal(syscall.SIGINT); err != nil {
 		t.Fatal(err)
