@@ -202,17 +202,18 @@ func TestTransportBenchOfGPUs(t *testing.T) {
 	}
 }
 
-// A GPU that does nothing any more is told of in time, with what it was to do.
+// A GPU that does nothing any more is told of in time, with what it was to do. What a bench
+// starts for itself has as long to start.
 func TestHungGPU(t *testing.T) {
 	t.Parallel()
 	folder := gputest.Build(t)
 	for line, want := range map[string]string{
-		"lab d --device soft:lo --memory cuda:0":                                                         "copy of 8192 bytes from the host: awaited work on cuda:0: timed out after 2s",
-		"transport bench --device soft:lo --memory hip:0 -b 5000 -e 5000 --benchmark_filter BM_Memcpy":   "copy of 5000 bytes within it: awaited work on hip:0: timed out after 2s",
-		"transport bench --device soft:lo --memory cuda:0 -b 5000 -e 5000 --benchmark_filter _Write/":    "copy of 5000 bytes from the host: awaited work on cuda:0: timed out after 2s",
-		"transport bench --device soft:lo --memory cuda:0 -b 5000 -e 5000 --benchmark_filter _RoundTrip": "copy of 5000 bytes from the host: awaited work on cuda:0: timed out after 2s",
+		"lab d --device soft:lo --memory cuda:0":                                                         "copy of 8192 bytes from the host: awaited work on cuda:0: timed out after 5s",
+		"transport bench --device soft:lo --memory hip:0 -b 5000 -e 5000 --benchmark_filter BM_Memcpy":   "copy of 5000 bytes within it: awaited work on hip:0: timed out after 5s",
+		"transport bench --device soft:lo --memory cuda:0 -b 5000 -e 5000 --benchmark_filter _Write/":    "copy of 5000 bytes from the host: awaited work on cuda:0: timed out after 5s",
+		"transport bench --device soft:lo --memory cuda:0 -b 5000 -e 5000 --benchmark_filter _RoundTrip": "copy of 5000 bytes from the host: awaited work on cuda:0: timed out after 5s",
 	} {
-		p := withGPUs(t, folder, []string{"RINGTEST_GPU_HUNG=1"}, words(line+" --timeout 2s")...)
+		p := withGPUs(t, folder, []string{"RINGTEST_GPU_HUNG=1"}, words(line+" --timeout 5s")...)
 		code := p.end(t, hung)
 		if text := strings.Join(strings.Fields(p.stdout.String()+p.stderr.String()), " "); code != exit.Critical || !strings.Contains(text, want) {
 			t.Errorf("%s: exit code %d: expected %d and %q\n%s%s", line, code, exit.Critical, want, p.stdout.String(), p.stderr.String())

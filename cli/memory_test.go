@@ -204,7 +204,7 @@ func TestMemoryOfStuckDevice(t *testing.T) {
 	list := freshList(t, 3)
 	var all []*process
 	for i := range list {
-		p := onDevices(t, nil, "bench", "all-reduce", "--index", strconv.Itoa(i), "--list", strings.Join(list, ","), "--memory", "cuda:0", "--timeout", "3s", "-b", "64K", "-e", "64K", "--output", "json")
+		p := onDevices(t, nil, "bench", "all-reduce", "--index", strconv.Itoa(i), "--list", strings.Join(list, ","), "--memory", "cuda:0", "--timeout", "5s", "-b", "64K", "-e", "64K", "--output", "json")
 		if i == 1 {
 			p.Env = append(p.Env, "RINGTEST_GPU_STUCK=7")
 		}
