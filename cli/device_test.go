@@ -39,7 +39,7 @@ func TestAutoTakesSharedMemory(t *testing.T) {
 func TestInjectedFaultsAreTold(t *testing.T) {
 	t.Parallel()
 	const faults = "soft: down at 0s for 1m to 1 on 0"
-	code, stdout, stderr := finish(t, "local", "-n", "2", "--device", "soft", "--qp-timeout", "10", "--output", "json",
+	code, stdout, stderr := finish(t, "local", "-n", "2", "--device", "soft", "--output", "json",
 		"-c", "inject 'soft: delay 1ms'; status; inject off; status; inject '"+faults+"'; all-reduce")
 	if code != exit.Critical {
 		t.Errorf("exit code %d: %s%s", code, stdout, stderr)
@@ -93,8 +93,8 @@ func TestRanksAreHarmedOnPurpose(t *testing.T) {
 	})
 	t.Run("stop", func(t *testing.T) {
 		t.Parallel()
-		code, stdout, stderr := finish(t, "local", "-n", "3", "--death", "400ms", "--silence", "600ms", "--device", "shm", "--output", "json", "-c", "inject stop 1 5s; sleep 1h")
-		fails(t, code, stdout, stderr, "stop rank 1 for 5s", "stopped", 1)
+		code, stdout, stderr := finish(t, "local", "-n", "3", "--death", "1s", "--silence", "2s", "--device", "shm", "--output", "json", "-c", "inject stop 1 8s; sleep 1h")
+		fails(t, code, stdout, stderr, "stop rank 1 for 8s", "stopped", 1)
 	})
 	t.Run("goes on", func(t *testing.T) {
 		t.Parallel()

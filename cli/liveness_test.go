@@ -134,7 +134,7 @@ func TestARankStoppedInAPing(t *testing.T) {
 	ranks := make([]*piped, len(list))
 	for rank := range ranks {
 		ranks[rank] = pipe(t, "connect", "--index", fmt.Sprint(rank), "--list", strings.Join(list, ","), "--print", "all", "--output", "json",
-			"--device", "soft:lo", "--qp-timeout", "13", "-c", "ping; ping --iters 10000000") // retries run out in a second
+			"--device", "soft:lo", "-c", "ping; ping --iters 10000000") // retries run out before the time of silence
 	}
 	for _, p := range ranks {
 		p.await(p.out, `"command":"ping"`, 1)
