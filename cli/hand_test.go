@@ -223,9 +223,9 @@ func TestByHandBetweenOperations(t *testing.T) {
 	says(t, a.must("ping"), "0 -> 1 left", "0 -> 1 right")
 	a.must("post send right --text hello")
 	says(t, a.fails("all-reduce --size 4K", exit.Usage), "SEND of a text", "`poll` first")
+	a.must("poll --count 1") // it was acknowledged: it has arrived
 	says(t, b.fails("all-reduce --size 4K", exit.Usage), "has arrived and is not polled: `poll` first")
 	says(t, b.must("poll --count 1"), `"hello"`, "message buffer")
-	a.must("poll --count 1")
 	b.must("mr reg r --size 64")
 	a.must("mr reg r --size 64 --fill 0xdeadbeef")
 	a.must("post write right --mr r --imm 3; poll --count 1")
