@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"os/exec"
 	"runtime"
 	"strings"
 	"sync"
@@ -84,20 +85,38 @@ func tunIn(namespace string) (f *os.File, err error) {
 	return f, err
 }
 
-// flood sends from a network namespace until the test ends: 10 MB a second, if it gets a CPU.
-func flood(t *testing.T, namespace, to string) {
+// flood sends from a network namespace until the test ends: 10 MB a second. What it sends waits
+// in a queue of the device, which the kernel empties at that rate also while this process has no
+// CPU; where the kernel has no such queue, it depends on one.
+func flood(t *testing.T, namespace, device, to string) {
+	queued := exec.Command("tc", "-n", namespace, "qdisc", "add", "dev", device, "root", "tbf", "rate", "80mbit", "burst", "16kb", "limit", "64mb").Run() == nil
 	var conn net.Conn
-	if err := within(namespace, func() (err error) { conn, err = net.Dial("udp", to); return err }); err != nil {
+	err := within(namespace, func() (err error) {
+		dialer := net.Dialer{Control: func(_, _ string, c syscall.RawConn) (err error) {
+			if !queued {
+				return nil
+			}
+			failed := c.Control(func(fd uintptr) {
+				err = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_SNDBUFFORCE, 32<<20) // seconds of it
+			})
+			return errors.Join(failed, err)
+		}}
+		conn, err = dialer.Dial("udp", to)
+		return err
+	})
+	if err != nil {
 		t.Fatal(err)
 	}
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		for packet := make([]byte, 1400); ; time.Sleep(time.Millisecond) {
-			for range 8 {
-				if _, err := conn.Write(packet); errors.Is(err, net.ErrClosed) {
-					return
-				}
+		packet := make([]byte, 1400)
+		for n := 1; ; n++ {
+			if _, err := conn.Write(packet); errors.Is(err, net.ErrClosed) {
+				return
+			}
+			if n%8 == 0 && !queued {
+				time.Sleep(time.Millisecond)
 			}
 		}
 	}()
@@ -423,7 +442,7 @@ func TestPathThroughRouter(t *testing.T) {
 			c.change(names[0], router)
 			ip(t, "netns", "exec", router, "sh", "-c", "echo 1 > /proc/sys/net/ipv4/ip_forward; for f in /proc/sys/net/ipv4/conf/*/rp_filter; do echo 0 > $f; done")
 			if c.busy {
-				flood(t, names[0], "10.79.0.254:9")
+				flood(t, names[0], "eth0", "10.79.0.254:9")
 			}
 			code, rows := pathsOf(t, startIn(t, [2]string(names[:2]), "10.79.0.1,10.79.1.1", "path"))
 			if code != c.code {
