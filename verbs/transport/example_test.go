@@ -8,11 +8,20 @@ import (
 	"ringcli/verbs/transport"
 )
 
-// A server writes 8 KiB into a client's memory, and the client learns of it. Both are here in
-// one process, and connect one after the other.
+// examples are what a process does with a peer that is another process: from takes part as the
+// one that writes, to as the one that is written to.
+var examples = map[string]struct {
+	from, to func(context.Context, transport.Options, pipe) error
+}{
+	"ping-pong": {pingPongServer, pingPongClient},
+	"batch":     {batchSender, batchReceiver},
+}
+
+// A server writes 8 KiB into a client's memory, and the client learns of it. They are two
+// processes.
 func Example_pingPong() {
 	for _, device := range []string{"soft:lo", "shm"} {
-		if err := pingPong(device); err != nil {
+		if err := apart("ping-pong", transport.Options{Device: device}); err != nil {
 			fmt.Println(err)
 		}
 	}
@@ -21,44 +30,31 @@ func Example_pingPong() {
 	// shm:0: 8192 bytes of 0xab have arrived
 }
 
-func pingPong(device string) error {
-	const bufferSize = 8192
-	ctx := context.Background()
-	loop := transport.NewLoop()
-	defer func() { _ = loop.Close() }() // with all that is on it
+const pingPongSize = 8192
 
-	// Set up both ends.
-	server, err := transport.New(transport.Options{Device: device, Loop: loop})
+func pingPongServer(ctx context.Context, o transport.Options, peer pipe) error {
+	// Set up this end.
+	server, err := transport.New(o)
 	if err != nil {
 		return err
 	}
-	client, err := transport.New(transport.Options{Device: device, Loop: loop})
-	if err != nil {
-		return err
-	}
+	defer func() { _ = server.Close() }() // with all that is on it
 
 	// Establish the connection.
-	serverURL, err := server.Bind()
+	url, err := server.Bind()
 	if err != nil {
 		return err
 	}
-	clientURL, err := client.Bind()
+	client, err := peer.exchange(contact{URL: url}) // by any way that the processes have
 	if err != nil {
 		return err
 	}
-	if err := server.Connect(ctx, clientURL); err != nil {
-		return err
-	}
-	if err := client.Connect(ctx, serverURL); err != nil {
+	if err := server.Connect(ctx, client.URL); err != nil {
 		return err
 	}
 
 	// Allocate and register memory.
-	source, err := server.Alloc(bufferSize)
-	if err != nil {
-		return err
-	}
-	target, err := client.Alloc(bufferSize)
+	source, err := server.Alloc(pingPongSize)
 	if err != nil {
 		return err
 	}
@@ -67,23 +63,45 @@ func pingPong(device string) error {
 	}
 
 	// Transfer: server to client.
-	written := server.Write(ctx, source.All(), target.Remote(), true)
-	arrived := client.WaitForWrite(ctx)
-	if err := transport.WaitAll(ctx, written, arrived); err != nil {
+	return server.Write(ctx, source.All(), client.Memory, true).Wait(ctx)
+}
+
+func pingPongClient(ctx context.Context, o transport.Options, peer pipe) error {
+	client, err := transport.New(o)
+	if err != nil {
 		return err
 	}
-	if !bytes.Equal(source.Bytes(), target.Bytes()) {
-		return fmt.Errorf("%s: the bytes differ", device)
+	defer func() { _ = client.Close() }()
+	url, err := client.Bind()
+	if err != nil {
+		return err
 	}
-	fmt.Printf("%s: %d bytes of %#x have arrived\n", target.Device(), target.All().Len(), target.Bytes()[bufferSize-1])
+	target, err := client.Alloc(pingPongSize)
+	if err != nil {
+		return err
+	}
+	server, err := peer.exchange(contact{URL: url, Memory: target.Remote()})
+	if err != nil {
+		return err
+	}
+	if err := client.Connect(ctx, server.URL); err != nil {
+		return err
+	}
+	if err := client.WaitForWrite(ctx).Wait(ctx); err != nil {
+		return err
+	}
+	if !bytes.Equal(target.Bytes(), bytes.Repeat([]byte{0xAB}, pingPongSize)) {
+		return fmt.Errorf("%s: the bytes differ", target.Device())
+	}
+	fmt.Printf("%s: %d bytes of %#x have arrived\n", target.Device(), target.All().Len(), target.Bytes()[pingPongSize-1])
 	return nil
 }
 
 // Many transfers are made at once: the device is told of them together, and the last one tells
-// the peer that all are there.
+// the peer, which is another process, that all are there.
 func Example_batch() {
 	for _, device := range []string{"soft:lo", "shm"} {
-		if err := batch(device); err != nil {
+		if err := apart("batch", transport.Options{Device: device}); err != nil {
 			fmt.Println(err)
 		}
 	}
@@ -92,57 +110,72 @@ func Example_batch() {
 	// shm:0: 16 transfers have arrived
 }
 
-func batch(device string) error {
-	const count, size = 16, 4096
-	ctx := context.Background()
-	loop := transport.NewLoop()
-	defer func() { _ = loop.Close() }()
-	sender, err := transport.New(transport.Options{Device: device, Loop: loop})
+const batchCount, batchSize = 16, 4096
+
+func batchSender(ctx context.Context, o transport.Options, peer pipe) error {
+	sender, err := transport.New(o)
 	if err != nil {
 		return err
 	}
-	receiver, err := transport.New(transport.Options{Device: device, Loop: loop})
+	defer func() { _ = sender.Close() }()
+	url, err := sender.Bind()
 	if err != nil {
 		return err
 	}
-	for _, ends := range [][2]*transport.Transport{{sender, receiver}, {receiver, sender}} {
-		if _, err := ends[0].Bind(); err != nil {
-			return err
-		}
-		url, err := ends[1].Bind() // a second time it returns the same
-		if err != nil {
-			return err
-		}
-		if err := ends[0].Connect(ctx, url); err != nil {
-			return err
-		}
+	receiver, err := peer.exchange(contact{URL: url})
+	if err != nil {
+		return err
+	}
+	if err := sender.Connect(ctx, receiver.URL); err != nil {
+		return err
 	}
 	// Register once, and use views.
-	source, err := sender.RegisterSlice(bytes.Repeat([]byte{0xCD}, count*size))
-	if err != nil {
-		return err
-	}
-	target, err := receiver.Alloc(count * size)
+	data := make([]byte, batchCount*batchSize)
+	fill(data, batchCount)
+	source, err := sender.RegisterSlice(data)
 	if err != nil {
 		return err
 	}
 	var transfers []transport.Transfer
-	for i := range uint64(count) {
-		view, err := source.View(i*size, size)
+	for i := range uint64(batchCount) {
+		view, err := source.View(i*batchSize, batchSize)
 		if err != nil {
 			return err
 		}
-		transfers = append(transfers, transport.Transfer{Local: view, Remote: target.Remote().At(i * size), Notify: i == count-1})
+		transfers = append(transfers, transport.Transfer{Local: view, Remote: receiver.Memory.At(i * batchSize), Notify: i == batchCount-1})
 	}
-	if err := transport.WaitAll(ctx, sender.Batch(ctx, transfers...)...); err != nil {
+	return transport.WaitAll(ctx, sender.Batch(ctx, transfers...)...)
+}
+
+func batchReceiver(ctx context.Context, o transport.Options, peer pipe) error {
+	receiver, err := transport.New(o)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = receiver.Close() }()
+	url, err := receiver.Bind()
+	if err != nil {
+		return err
+	}
+	target, err := receiver.Alloc(batchCount * batchSize)
+	if err != nil {
+		return err
+	}
+	sender, err := peer.exchange(contact{URL: url, Memory: target.Remote()})
+	if err != nil {
+		return err
+	}
+	if err := receiver.Connect(ctx, sender.URL); err != nil {
 		return err
 	}
 	if err := receiver.WaitForWrite(ctx).Wait(ctx); err != nil {
 		return err
 	}
-	if !bytes.Equal(source.Bytes(), target.Bytes()) {
-		return fmt.Errorf("%s: the bytes differ", device)
+	sent := make([]byte, batchCount*batchSize)
+	fill(sent, batchCount)
+	if !bytes.Equal(target.Bytes(), sent) {
+		return fmt.Errorf("%s: the bytes differ", target.Device())
 	}
-	fmt.Printf("%s: %d transfers have arrived\n", target.Device(), len(transfers))
+	fmt.Printf("%s: %d transfers have arrived\n", target.Device(), batchCount)
 	return nil
 }

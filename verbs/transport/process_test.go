@@ -30,12 +30,37 @@ type role struct {
 	Echo   int // notifying writes that it answers, each with one of what has come
 	Lead   int // notifying writes that it makes, each of which is answered so
 	Absent bool
+
+	Example string // it is one end of this one, and nothing else
 }
 
 // contact is what two processes tell each other over a pipe.
 type contact struct {
 	URL    string
 	Memory transport.RemoteBuffer
+}
+
+// pipe is the way to the other process.
+type pipe struct {
+	in  *bufio.Reader
+	out io.WriteCloser
+}
+
+func (p pipe) tell(own contact) error { return json.NewEncoder(p.out).Encode(own) }
+
+func (p pipe) hear() (other contact, err error) {
+	line, err := p.in.ReadBytes('\n')
+	if err != nil {
+		return other, fmt.Errorf("the peer's contact: %w", err)
+	}
+	return other, json.Unmarshal(line, &other)
+}
+
+func (p pipe) exchange(own contact) (other contact, err error) {
+	if err := p.tell(own); err != nil {
+		return other, err
+	}
+	return p.hear()
 }
 
 const bufferSize = 64 << 10
@@ -47,7 +72,12 @@ func peerMain(text string) error {
 		return err
 	}
 	ctx := context.Background()
-	end, err := transport.New(transport.Options{Device: r.Device, Local: address(r.Local), Name: "the peer"})
+	o := transport.Options{Device: r.Device, Local: address(r.Local), Name: "the peer"}
+	parent := pipe{bufio.NewReader(os.Stdin), os.Stdout}
+	if r.Example != "" {
+		return examples[r.Example].from(ctx, o, parent)
+	}
+	end, err := transport.New(o)
 	if err != nil {
 		return err
 	}
@@ -60,16 +90,8 @@ func peerMain(text string) error {
 		return err
 	}
 	own.Memory = buffer.Remote()
-	if err := json.NewEncoder(os.Stdout).Encode(own); err != nil {
-		return err
-	}
-	in := bufio.NewReader(os.Stdin)
-	var other contact
-	line, err := in.ReadBytes('\n')
+	other, err := parent.exchange(own)
 	if err != nil {
-		return err
-	}
-	if err := json.Unmarshal(line, &other); err != nil {
 		return err
 	}
 	if !r.Absent {
@@ -95,7 +117,7 @@ func peerMain(text string) error {
 			return err
 		}
 	}
-	if _, err := in.ReadByte(); !errors.Is(err, io.EOF) {
+	if _, err := parent.in.ReadByte(); !errors.Is(err, io.EOF) {
 		return fmt.Errorf("expected the end of the input: %w", err)
 	}
 	return end.Close()
@@ -128,59 +150,72 @@ func lead(ctx context.Context, end *transport.Transport, buffer *transport.Memor
 // process is a peer as its parent sees it.
 type process struct {
 	*exec.Cmd
+	pipe
 	contact
-	in io.WriteCloser
 }
 
-// start starts a peer, which waits for tell.
-func start(t testing.TB, r role) *process {
-	t.Helper()
+// launch starts a peer.
+func launch(r role) (*process, error) {
 	text, err := json.Marshal(r)
 	if err != nil {
-		t.Fatal(err)
+		return nil, err
 	}
 	p := &process{Cmd: exec.Command(os.Args[0], "-test.run=^$")}
 	p.Env, p.Stderr = append(os.Environ(), peerEnv+"="+string(text)), os.Stderr
-	if p.in, err = p.StdinPipe(); err != nil {
-		t.Fatal(err)
+	if p.out, err = p.StdinPipe(); err != nil {
+		return nil, err
 	}
 	out, err := p.StdoutPipe()
 	if err != nil {
-		t.Fatal(err)
+		return nil, err
 	}
-	if err := p.Start(); err != nil {
+	p.in = bufio.NewReader(out)
+	return p, p.Start()
+}
+
+// start starts a peer, which waits to be told.
+func start(t testing.TB, r role) *process {
+	t.Helper()
+	p, err := launch(r)
+	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
 		_ = p.Process.Kill()
 		_ = p.Wait()
 	})
-	if err := json.NewDecoder(out).Decode(&p.contact); err != nil {
-		t.Fatalf("the peer's contact: %v", err)
+	if p.contact, err = p.hear(); err != nil {
+		t.Fatal(err)
 	}
 	return p
 }
 
-func (p *process) tell(t testing.TB, c contact) {
-	t.Helper()
-	if err := json.NewEncoder(p.in).Encode(c); err != nil {
-		t.Fatal(err)
+// apart runs an example: this process is written to by another one.
+func apart(example string, o transport.Options) error {
+	p, err := launch(role{Device: o.Device, Local: o.Local.String(), Example: example})
+	if err != nil {
+		return err
 	}
+	err = examples[example].to(context.Background(), o, p.pipe)
+	if err != nil {
+		_ = p.Process.Kill()
+	}
+	return errors.Join(err, p.Wait())
 }
 
 // end has the peer close, and waits for it.
 func (p *process) end(t testing.TB) {
 	t.Helper()
-	_ = p.in.Close()
+	_ = p.out.Close()
 	if err := p.Wait(); err != nil {
 		t.Errorf("the peer: %v", err)
 	}
 }
 
-// The examples, on each provider.
+// The examples, each of two processes, on each provider.
 func TestExamples(t *testing.T) {
 	onEach(t, func(t *testing.T, o transport.Options) {
-		if err := errors.Join(pingPong(o.Device), batch(o.Device)); err != nil {
+		if err := errors.Join(apart("ping-pong", o), apart("batch", o)); err != nil {
 			t.Error(err)
 		}
 	})
@@ -198,7 +233,9 @@ func beside(t testing.TB, o transport.Options, r role) (*process, *transport.Tra
 	if err != nil {
 		t.Fatal(err)
 	}
-	p.tell(t, contact{url, buffer.Remote()})
+	if err := p.tell(contact{url, buffer.Remote()}); err != nil {
+		t.Fatal(err)
+	}
 	if err := own.Connect(t.Context(), p.URL); err != nil {
 		t.Fatal(err)
 	}
