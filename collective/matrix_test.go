@@ -157,6 +157,10 @@ const matrixSeed = 20261121
 // guard bytes after every buffer must stay as they are.
 const guard = 64
 
+// rootedCount is the number of elements, which all matrices have, for which every rank is the root
+// in its turn where nothing is left out.
+const rootedCount = 1000
+
 // poison fills what an operation has to overwrite, or must leave alone.
 const poison = 0xa5
 
@@ -181,7 +185,7 @@ func (m matrix) run(t *testing.T, n int) (cases int) {
 		return err
 	})
 	k.gathered = make([]byte, 8*longest)
-	sample := sampleMatrix()
+	sample, shared := sampleMatrix(), w.comms[0].agreement.Load().NotShared == ""
 	for _, typ := range m.types {
 		for _, red := range m.ops {
 			k.typ, k.red = typ, red
@@ -200,7 +204,7 @@ func (m matrix) run(t *testing.T, n int) (cases int) {
 					if !sampled && !everything() && (i+int(typ)+int(red))%3 > 0 {
 						continue // what a type's sums are does not depend on how its bytes came
 					}
-					if n > way.Algorithm.MaxRanks(way.Protocol, false) || way.Algorithm > AlgorithmRing && count > 1<<17 {
+					if n > way.Algorithm.MaxRanks(way.Protocol, shared) || way.Algorithm > AlgorithmRing && count > 1<<17 {
 						continue // for long vectors by these there is TestLargeByEveryAlgorithm
 					}
 					for _, inPlace := range []bool{false, true} {
@@ -211,6 +215,13 @@ func (m matrix) run(t *testing.T, n int) (cases int) {
 							if op != OpAllReduce && way.Protocol == ReceiverInitiated {
 								continue
 							}
+							if everything() && op.Rooted() && count == rootedCount {
+								for root := range n {
+									k.checkFrom(root, op, count, way, inPlace)
+								}
+								cases += n
+								continue
+							}
 							k.check(op, count, way, inPlace)
 							cases++
 						}
@@ -218,6 +229,9 @@ func (m matrix) run(t *testing.T, n int) (cases int) {
 				}
 			}
 		}
+	}
+	if testing.Short() && !verbstest.Race {
+		k.metEveryRoot(t, m.ways)
 	}
 	return cases
 }
@@ -233,6 +247,7 @@ type kit struct {
 	gathered   []byte            // by expect
 	wants      map[wanted][]byte // once it is needed
 	root       int               // of the last operation that had one
+	roots      roots
 }
 
 // wanted is what a result depends on, for the inputs that expect was called for.
@@ -281,13 +296,21 @@ func (k *kit) expect(count int) {
 // k.send holds the inputs before and after. Roots take turns.
 func (k *kit) check(op Operation, count int, o CallOptions, inPlace bool) {
 	k.w.tb.Helper()
+	if op.Rooted() {
+		k.root = k.nextRoot(Call{Op: op, Count: count, Type: k.typ, CallOptions: o}, inPlace)
+	}
+	k.checkFrom(k.root, op, count, o, inPlace)
+}
+
+// checkFrom is check of a root, which counts where the operation has one.
+func (k *kit) checkFrom(root int, op Operation, count int, o CallOptions, inPlace bool) {
+	k.w.tb.Helper()
 	call := Call{Op: op, Count: count, Type: k.typ, CallOptions: o}
 	if op.Reduces() {
 		call.Reduction = k.red
 	}
 	if op.Rooted() {
-		k.root = (k.root + 1) % k.n // every root has its turn
-		call.Root = k.root
+		call.Root = root
 	}
 	want := k.want(call)
 	size := k.typ.Size()
