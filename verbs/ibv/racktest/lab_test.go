@@ -201,7 +201,7 @@ func TestLabB(t *testing.T) {
 	options := []string{"-s", "1024", "-n", "1000", "-m", "1024"}
 	for _, ours := range []player{oursOnSoft(t, 254), oursIn(2)} {
 		t.Run(ours.String(), func(t *testing.T) {
-			device := seat{ours.node, ours.address}.device()
+			device := seat{node: ours.node, address: ours.address}.device()
 			stock := stockIn(1)
 			ctx, cancel := context.WithTimeout(t.Context(), deadline)
 			defer cancel()
@@ -255,7 +255,7 @@ func labC(t *testing.T, ends [2]end) (both [2]attended) {
 // Two hosts: two kernels, and a kernel with soft, either way round.
 func TestLabC(t *testing.T) {
 	vm1, vm2, host := end{seat: onRXE(1)[0]}, end{seat: onRXE(2)[0]}, end{seat: onSoft(t, 254)}
-	vm6, host6 := end{seat: seat{1, bench.Address6(1)}}, end{seat: seat{0, rack.HostAddress6()}}
+	vm6, host6 := end{seat: seat{node: 1, address: bench.Address6(1)}}, end{seat: seat{address: rack.HostAddress6()}}
 	for name, ends := range map[string][2]end{
 		"rxe and rxe": {vm1, vm2}, "rxe and soft": {vm1, host}, "soft and rxe": {host, vm2}, "IPv6": {vm6, host6},
 	} {

@@ -47,7 +47,7 @@ func (p player) command(ringcli string, server *player, options []string) []stri
 	if p.stock {
 		args = []string{"ibv_rc_pingpong", "-d", "rxe0"}
 	} else {
-		device := seat{p.node, p.address}.device()
+		device := seat{node: p.node, address: p.address}.device()
 		args = []string{ringcli, "pingpong", "--output", "json", "--device", device, "--bind", p.address.String(), "--timeout", "15s"}
 	}
 	if p.gid != "" {
@@ -182,7 +182,7 @@ func (m match) check(p player, role, output string) (r played, err error) {
 	}
 	said := r
 	said.RTT, said.Seconds, said.Unacknowledged, said.Local.GID = played{}.RTT, 0, false, ""
-	want := played{Command: "pingpong", OK: true, Role: role, Device: seat{p.node, p.address}.device(), Size: m.size, Iters: m.iters, MTU: m.mtu, Bytes: 2 * m.size * m.iters}
+	want := played{Command: "pingpong", OK: true, Role: role, Device: seat{node: p.node, address: p.address}.device(), Size: m.size, Iters: m.iters, MTU: m.mtu, Bytes: 2 * m.size * m.iters}
 	for _, o := range m.options {
 		want.Checked = want.Checked || o == "-c"
 	}
