@@ -115,6 +115,7 @@ func (job *rankJob) grow() (said rankSays, err error) {
 			took[i] = time.Since(begun).Seconds() * 1e6
 		}
 		slices.Sort(took)
+		time.Sleep(settles)
 		after, more := count()
 		said.Steps = append(said.Steps, grown{name, took[rounds/2], (after - messages) / float64(rounds), (more - bytes) / float64(rounds), peak()})
 		return nil
@@ -145,6 +146,10 @@ func (job *rankJob) grow() (said rankSays, err error) {
 	}
 	return said, errors.Join(err, buffer.Free())
 }
+
+// settles is how long after a step the last that its rank has to send is sent: a rank that has heard
+// of all others goes on, though what it passes on waits to be written yet.
+const settles = 100 * time.Millisecond
 
 // grownMost are exponents at most, of time, messages, bytes and memory, from 2 to 64 ranks. Two and
 // three are too few for any, and time is that of the ranks to a CPU. Of the control ring they are as
