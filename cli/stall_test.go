@@ -2,8 +2,11 @@ package cli
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"os/exec"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -46,6 +49,26 @@ func computing(t *testing.T, names island, script string, args ...string) []*pro
 		t.Fatal("the ring does not come up")
 	}
 	return ranks
+}
+
+// awaitTraffic waits until a node has sent so many bytes more.
+func (names island) awaitTraffic(t *testing.T, node int, bytes uint64) {
+	t.Helper()
+	sent := func() uint64 {
+		text, err := exec.Command("ip", "netns", "exec", names[node], "cat", "/sys/class/net/eth0/statistics/tx_bytes").Output()
+		n, bad := strconv.ParseUint(strings.TrimSpace(string(text)), 10, 64)
+		if err := errors.Join(err, bad); err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	before, end := sent(), time.Now().Add(hung)
+	for sent() < before+bytes {
+		if time.Now().After(end) {
+			t.Fatalf("node %d has sent %d bytes in %s: expected %d", node, sent()-before, hung, bytes)
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
 }
 
 // stalledRing runs a ring of three nodes, has something happen while they compute, and returns
@@ -137,6 +160,7 @@ func TestTCPStallsBesideData(t *testing.T) {
 	const n = 3
 	names := newIsland(t, n)
 	ranks := computing(t, names, "all-reduce --size 64K --iters 1 --warmup 0; all-reduce --size 64K --check --duration 10s")
+	names.awaitTraffic(t, 1, 10<<20) // that measurement begins over TCP
 	names.drop(t, 1, "from", "10.77.0.3", "ipproto", "tcp")
 	names.drop(t, 2, "from", "10.77.0.2", "ipproto", "tcp")
 	time.Sleep(4 * time.Second) // more than any host is given
