@@ -21,6 +21,20 @@ import "ringcli/collective/topology"
 //	                 of its host, and their ranks send owners on other hosts their chunks
 //	reduce           the root's host has the place of the all-gather, and sends the root alone
 //
+// Where the ranks of each host share memory, there are no messages within one. The ranks of a host
+// reduce their sets before the script, or gather them behind it, in memory, and what the script has as
+// its input or output is:
+//
+//	                 before                   input                  output             behind
+//	all-reduce       each reduces its set     what that gave         its set            all get all sets
+//	reduce-scatter   each reduces its set     what that gave         its chunk
+//	all-gather                                its chunk              its set            all get all sets
+//	barrier          all meet                                                           all meet
+//	broadcast        all get the root's       its set                its set, elsewhere all get all sets, elsewhere
+//	reduce           each reduces its set     what that gave         its set, there     the root gets all sets, there
+//
+// The order of operands is the same.
+//
 // The order of operands, of the chunk of rank r at place l of L on host h of H: on each host it
 // begins at the counterpart c of r there, at place p of M, and goes round the host; then the
 // hosts follow from h on:
@@ -36,7 +50,7 @@ import "ringcli/collective/topology"
 type along struct {
 	*topology.Hosts
 	host, place int
-	here        []int // the ranks of the host
+	here        []int // the ranks of the host that messages go to, and this one
 	set         Span
 	own         Span // of it
 }
@@ -46,6 +60,9 @@ func (s *Script) hierarchy() along {
 	h := s.hosts
 	s.Whole = false
 	a := along{Hosts: h, host: h.Host(s.rank), place: h.Place(s.rank), here: h.On(s.rank), set: Span(h.Set(s.rank))}
+	if s.Between {
+		a.here, a.place = []int{s.rank}, 0
+	}
 	a.own = a.at(s.rank)
 	return a
 }
@@ -128,7 +145,7 @@ func (s *Script) HierarchyBroadcast() {
 	if root {
 		from = OperandInput
 		a.beside(-1, func(rank int) { s.send(rank, Span(a.Set(rank)), from) })
-	} else if a.host == first {
+	} else if a.host == first && !s.Between {
 		s.copy(s.root, a.set)
 	}
 	if a.host == first {
@@ -162,7 +179,7 @@ func (s *Script) HierarchyReduce() {
 	a := s.hierarchy()
 	last := a.Host(s.root)
 	switch {
-	case s.rank == s.root:
+	case s.rank == s.root || s.Between && a.host == last:
 		s.reduceSets(&a, OperandOutput, a.own)
 		s.lap = 1
 		s.copyForeign(&a)

@@ -166,69 +166,147 @@ func wantAlong(h *topology.Hosts, owner int) string {
 // TestHierarchy plays every operation along hosts of many kinds, with vectors of fewer elements
 // than there are ranks and of many segments, at any depth: no rank waits for ever or gets a
 // message that it does not expect, and the results are in the order of operands that is
-// documented.
+// documented. So it is where the ranks of each host share memory, and there are messages between hosts alone.
 func TestHierarchy(t *testing.T) {
-	for name, h := range hosts {
-		n := len(h.Order())
-		for op, write := range map[string]func(*Script){
-			"all-reduce": (*Script).HierarchyAllReduce, "reduce-scatter": (*Script).HierarchyReduceScatter, "all-gather": (*Script).HierarchyAllGather,
-			"broadcast": (*Script).HierarchyBroadcast, "reduce": (*Script).HierarchyReduce,
-		} {
-			t.Run(name+" "+op, func(t *testing.T) {
-				for round, shape := range []struct{ count, segment, depth, slots int }{
-					{n - 1, 4, 4, 8}, {n*3 + 1, 1000, 2, 1}, {n*29 + 3, 2, 2, 1}, {n*29 + 3, 2, 3, 2}, {n*29 + 3, 3, 8, 8}, {n*29 + 3, 3, 16, 1},
-				} {
-					for _, inPlace := range []bool{false, true} {
-						root := round % n
-						p := &players{t: t, rng: rand.New(rand.NewPCG(uint64(round), 7)), ranks: make([]player, n), wire: map[[2]int][]parcel{}, slots: shape.slots,
-							name: fmt.Sprintf("%+v, root %d, in place %v", shape, root, inPlace)}
-						for rank := range p.ranks {
-							p.ranks[rank].begin(write, op, h, rank, root, shape.count, shape.segment, shape.depth, inPlace)
+	for _, between := range []bool{false, true} {
+		for name, h := range hosts {
+			if !between || h.Number() > 1 {
+				hierarchy(t, name, h, between)
+			}
+		}
+	}
+}
+
+func hierarchy(t *testing.T, name string, h *topology.Hosts, between bool) {
+	if between {
+		name += " in memory"
+	}
+	n := len(h.Order())
+	for op, write := range map[string]func(*Script){
+		"all-reduce": (*Script).HierarchyAllReduce, "reduce-scatter": (*Script).HierarchyReduceScatter, "all-gather": (*Script).HierarchyAllGather,
+		"broadcast": (*Script).HierarchyBroadcast, "reduce": (*Script).HierarchyReduce,
+	} {
+		t.Run(name+" "+op, func(t *testing.T) {
+			for round, shape := range []struct{ count, segment, depth, slots int }{
+				{n - 1, 4, 4, 8}, {n*3 + 1, 1000, 2, 1}, {n*29 + 3, 2, 2, 1}, {n*29 + 3, 2, 3, 2}, {n*29 + 3, 3, 8, 8}, {n*29 + 3, 3, 16, 1},
+			} {
+				for _, inPlace := range []bool{false, true} {
+					root := round % n
+					p := &players{t: t, rng: rand.New(rand.NewPCG(uint64(round), 7)), ranks: make([]player, n), wire: map[[2]int][]parcel{}, slots: shape.slots,
+						name: fmt.Sprintf("%+v, root %d, in place %v", shape, root, inPlace)}
+					for rank := range p.ranks {
+						p.ranks[rank].script.Between = between
+						p.ranks[rank].begin(write, op, h, rank, root, shape.count, shape.segment, shape.depth, inPlace)
+					}
+					if between {
+						p.before(op, h, root, shape.count, shape.segment, shape.depth)
+					}
+					p.play()
+					if between {
+						p.behind(op, h, root, shape.count)
+					}
+					for rank := range p.ranks {
+						r := &p.ranks[rank]
+						if !r.Made() {
+							t.Fatalf("%s: rank %d waits for ever in group %d, %+v", p.name, rank, r.First, r.Group(r.First))
 						}
-						p.play()
-						for rank := range p.ranks {
-							r := &p.ranks[rank]
-							if !r.Made() {
-								t.Fatalf("%s: rank %d waits for ever in group %d, %+v", p.name, rank, r.First, r.Group(r.First))
-							}
-							for i, got := range r.output {
-								chunk := 0
-								for c := range n {
-									if lo, hi := reduce.Chunk(shape.count, n, c); i >= lo && i < hi {
-										chunk = c
-									}
+						for i, got := range r.output {
+							chunk := 0
+							for c := range n {
+								if lo, hi := reduce.Chunk(shape.count, n, c); i >= lo && i < hi {
+									chunk = c
 								}
-								owner := h.Order()[chunk]
-								var want string
-								switch op {
-								case "all-reduce":
+							}
+							owner := h.Order()[chunk]
+							var want string
+							switch op {
+							case "all-reduce":
+								want = wantAlong(h, owner)
+							case "reduce-scatter":
+								if want = got; chunk == rank {
+									want = wantAlong(h, chunk)
+								}
+							case "all-gather":
+								want = fmt.Sprint(chunk)
+							case "broadcast":
+								want = fmt.Sprint(root)
+							case "reduce":
+								if want = got; rank == root {
 									want = wantAlong(h, owner)
-								case "reduce-scatter":
-									if want = got; chunk == rank {
-										want = wantAlong(h, chunk)
-									}
-								case "all-gather":
-									want = fmt.Sprint(chunk)
-								case "broadcast":
-									want = fmt.Sprint(root)
-								case "reduce":
-									if want = got; rank == root {
-										want = wantAlong(h, owner)
-									}
-								}
-								if got != want {
-									t.Fatalf("%s: rank %d has %s as element %d, want %s", p.name, rank, got, i, want)
 								}
 							}
-						}
-						for edge, left := range p.wire {
-							if len(left) > 0 {
-								t.Fatalf("%s: %d messages from rank %d to %d were not received", p.name, len(left), edge[0], edge[1])
+							if got != want {
+								t.Fatalf("%s: rank %d has %s as element %d, want %s", p.name, rank, got, i, want)
 							}
 						}
 					}
+					for edge, left := range p.wire {
+						if len(left) > 0 {
+							t.Fatalf("%s: %d messages from rank %d to %d were not received", p.name, len(left), edge[0], edge[1])
+						}
+					}
 				}
-			})
+			}
+		})
+	}
+}
+
+// set calls f for the elements of which a rank takes care.
+func (p *players) set(h *topology.Hosts, rank, count int, f func(i int)) {
+	for at := h.Set(rank).Lo; at < h.Set(rank).Hi; at++ {
+		chunk := at
+		if order := p.ranks[rank].script.Order; order != nil {
+			chunk = order[at]
+		}
+		lo, hi := reduce.Chunk(count, len(p.ranks), chunk)
+		for i := lo; i < hi; i++ {
+			f(i)
+		}
+	}
+}
+
+// before is what the ranks of each host do in memory before the script.
+func (p *players) before(op string, h *topology.Hosts, root, count, segment, depth int) {
+	sums := make([][]string, len(p.ranks))
+	for rank := range p.ranks {
+		here := h.On(rank)
+		sums[rank] = slices.Repeat([]string{"nothing"}, count)
+		p.set(h, rank, count, func(i int) {
+			sum := p.ranks[rank].input[i]
+			for k := 1; k < len(here); k++ {
+				sum = "(" + sum + " " + p.ranks[here[(h.Place(rank)+k)%len(here)]].input[i] + ")"
+			}
+			sums[rank][i] = sum
+		})
+	}
+	for rank := range p.ranks {
+		r := &p.ranks[rank]
+		there := h.Host(rank) == h.Host(root)
+		switch {
+		case len(h.On(rank)) == 1 || op == "all-gather":
+		case op == "broadcast":
+			if there && rank != root {
+				r.output = slices.Clone(p.ranks[root].input)
+			}
+		case op == "all-reduce" || op == "reduce" && there:
+			r.input = sums[rank]
+			r.output = r.input
+			r.SetOut(&r.script, count, segment, depth, true)
+		default:
+			r.input = sums[rank]
+			r.SetOut(&r.script, count, segment, depth, false)
+		}
+	}
+}
+
+// behind is what they do behind it.
+func (p *players) behind(op string, h *topology.Hosts, root, count int) {
+	for rank := range p.ranks {
+		if op == "reduce-scatter" || op == "reduce" && rank != root || op == "broadcast" && h.Host(rank) == h.Host(root) {
+			continue
+		}
+		for _, peer := range h.On(rank) {
+			p.set(h, peer, count, func(i int) { p.ranks[rank].output[i] = p.ranks[peer].output[i] })
 		}
 	}
 }

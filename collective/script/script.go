@@ -60,6 +60,10 @@ type Move struct {
 //   - ranks never wait for each other in a circle, with a single slot on every
 //     edge.
 type Script struct {
+	// Between is set before Compile where the ranks of each host share memory: the script along hosts has no
+	// moves within one. See hierarchy.go.
+	Between bool
+
 	Whole bool // all moves are of all chunks, so that the vector need not be cut by chunks
 	Moves []Move
 	Areas []Span // of partial results; what was sent from is not written again
@@ -83,7 +87,7 @@ func (s *Script) own() Span { return Span{s.rank, s.rank + 1} }
 // Compile has write make a rank's script, whose moves are all of the whole vector or not.
 // hosts may be nil, but for the hierarchy. The memory of an old one is used again.
 func (s *Script) Compile(write func(*Script), whole bool, root, rank, size int, hosts *topology.Hosts) {
-	*s = Script{root: root, rank: rank, size: size, hosts: hosts, Whole: whole, Moves: s.Moves[:0], Areas: s.Areas[:0]}
+	*s = Script{Between: s.Between, root: root, rank: rank, size: size, hosts: hosts, Whole: whole, Moves: s.Moves[:0], Areas: s.Areas[:0]}
 	write(s)
 	s.number()
 	s.pair()
