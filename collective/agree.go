@@ -100,12 +100,21 @@ func (c *Comm) agree(ctx context.Context) error {
 		found.Turns = 0 // between hosts what a message takes is another matter
 	}
 	if found.NotShared == "" {
-		if found.NotShared, err = c.share(ctx, turns > 1); err != nil {
+		everybody := make([]int, c.size)
+		for rank := range everybody {
+			everybody[rank] = rank
+		}
+		if c.shared, found.NotShared, err = c.share(ctx, everybody, turns > 1, func() (*ring.Device, error) { return c.ring.Left().Device(), nil }); err != nil {
 			return fmt.Errorf("agree: %w", err)
 		}
 	}
 	if found.NotShared != "" {
 		trace.Debug(trace.Collective, "the ranks do not share memory", slog.String("why", found.NotShared))
+	}
+	if found.Hosts.Number() > 1 && found.Hosts.Most() > 1 {
+		if found.Within, err = c.shareWithin(ctx, found.Hosts.On(c.rank), all); err != nil {
+			return fmt.Errorf("agree: %w", err)
+		}
 	}
 	c.agreement.Store(&found)
 	c.changed()
@@ -207,7 +216,9 @@ func slower(a, b int) int {
 // neighbours. The first call of an algorithm makes its edges. It needs the lock,
 // and no operation may run.
 func (c *Comm) roleIn(ctx context.Context, k *Call) (*role, error) {
-	mine := roleKey{k.Algorithm, k.Op, k.Root, k.Halved(c.size)}
+	g := c.agreement.Load()
+	between := g.Between(k)
+	mine := roleKey{k.Algorithm, k.Op, k.Root, k.Halved(c.size), between}
 	if r := c.roles[mine]; r != nil {
 		return r, nil
 	}
@@ -220,9 +231,10 @@ func (c *Comm) roleIn(ctx context.Context, k *Call) (*role, error) {
 		other := *k
 		other.Op = op
 		r := &role{}
-		other.Script(&r.Script, c.rank, c.size, c.agreement.Load().Hosts)
+		r.Between = between
+		other.Script(&r.Script, c.rank, c.size, g.Hosts)
 		r.Peers(set)
-		made[roleKey{k.Algorithm, other.Op, k.Root, other.Halved(c.size)}] = r
+		made[roleKey{k.Algorithm, other.Op, k.Root, other.Halved(c.size), between}] = r
 	}
 	c.announced.Load().Announce(c.seq+1, k.Signature())
 	// A rank that calls something else waits for the data of this operation, and finds its
@@ -234,6 +246,7 @@ func (c *Comm) roleIn(ctx context.Context, k *Call) (*role, error) {
 	if err != nil {
 		return nil, meshError{err}
 	}
+	c.waiter = c.ring.NewWaiter() // on the devices of these edges, too
 	to := map[int]*channel{}
 	for _, e := range edges {
 		if to[e.Peer], err = c.meshChannel(e); err != nil {

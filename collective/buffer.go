@@ -68,13 +68,28 @@ func (c *Comm) register(addr, n uint64, own verbs.Memory) (*Buffer, error) {
 	if err := c.err(); err != nil {
 		return nil, fmt.Errorf("register %d bytes: %w", n, errors.Join(err, b.deregister()))
 	}
-	if reg.Mappable() {
-		c.serial++
-		b.serial = c.serial
-	}
+	b.maySerial()
 	c.buffers = append(c.buffers, b)
 	c.version.Add(1)
 	return b, nil
+}
+
+// maySerial gives a buffer that others can map its serial number. It needs c.mu.
+func (b *Buffer) maySerial() {
+	if b.serial == 0 && b.reg.Mappable() {
+		b.c.serial++
+		b.serial = b.c.serial
+	}
+}
+
+// mayBeMapped is to be called when the ring has got its device of shared memory: buffers that were there may be
+// mapped from now on.
+func (c *Comm) mayBeMapped() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, b := range c.buffers {
+		b.maySerial()
+	}
 }
 
 // Addr returns the address of the first byte.

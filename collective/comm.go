@@ -75,12 +75,14 @@ type Comm struct {
 	roles       map[roleKey]*role // once their edges are there
 	agreed      bool
 	shared      *shared // nil where the ranks do not share memory
+	within      *shared // of the ranks of this host, along hosts; nil where some host's do not share memory, or this is the only one
 	prepared    prepared
 	current     uint64  // version, when the lock was taken
 	nonce       uint32  // of this Comm, the same on all ranks once agreed
 	live        Stats   // with the operation that runs
 	counted     bool    // it is in live
 	staging     *Buffer // landings and partial results
+	sums        *Buffer // of the ranks of this host, along hosts: see inside
 	inquiry     inquiry.Inquiry
 	times       lateness.Counter
 
@@ -146,16 +148,6 @@ func (c *Comm) Timeout() time.Duration { return c.ring.Timeout() }
 // Hosts is where the ranks are; nil before Agree.
 func (c *Comm) Hosts() *topology.Hosts { return c.agreement.Load().Hosts }
 
-// others are all ranks but the own.
-func (c *Comm) others() (ranks []int) {
-	for rank := range c.size {
-		if rank != c.rank {
-			ranks = append(ranks, rank)
-		}
-	}
-	return ranks
-}
-
 // Err returns why the Comm can do nothing more, or nil.
 func (c *Comm) Err() error {
 	c.mu.Lock()
@@ -212,18 +204,18 @@ func (c *Comm) Close() error {
 	c.announced.Store(new(sharedmem.Announcement)) // the board goes
 	c.answering.Unlock()
 	c.inquiry.Close()
-	if c.shared != nil {
-		c.shared.awaitOthers()
+	for _, s := range c.teams() {
+		s.awaitOthers()
 	}
 	c.registering.Lock()
 	defer c.registering.Unlock()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	var errs []error
-	if c.shared != nil {
-		errs = append(errs, c.shared.close())
-		c.shared = nil
+	for _, s := range c.teams() {
+		errs = append(errs, s.close())
 	}
+	c.shared, c.within = nil, nil
 	for _, b := range c.buffers {
 		errs = append(errs, b.release())
 	}
@@ -305,6 +297,16 @@ func (c *Comm) fail(err error) error {
 		}
 	}
 	return err
+}
+
+// teams are those who share memory with this rank.
+func (c *Comm) teams() (list []*shared) {
+	for _, s := range [...]*shared{c.shared, c.within} {
+		if s != nil {
+			list = append(list, s)
+		}
+	}
+	return list
 }
 
 // channelAt returns the channel of an ID, or nil.

@@ -54,7 +54,8 @@
 //	tree                up an in-order binary tree, and down it
 //	inbox               one hop from every rank to every other, up to 8 ranks, or any
 //	                    number that share memory
-//	hierarchical        within the hosts of the ranks, and between them each rank for its part
+//	hierarchical        within the hosts of the ranks, and between them each rank for its part;
+//	                    within a host through memory, if the ranks of each host share it
 //
 // Those between are for short vectors. All but the ring run over edges of a mesh,
 // which the first call of each makes, by scripts: step lists that are pure

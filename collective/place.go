@@ -73,8 +73,8 @@ func (f *flow) failed(idleSince time.Time) {
 // of this one, whose signature is mine, or makes its edges for another algorithm: it
 // would wait for this rank, and this one for it.
 func (c *Comm) lookAround(mine sharedmem.Signature) error {
-	if c.shared != nil {
-		if peer, theirs := c.shared.elsewhere(mine); peer >= 0 {
+	for _, s := range c.teams() {
+		if peer, theirs := s.elsewhere(mine); peer >= 0 {
 			return c.disagreement(mine, peer, theirs)
 		}
 	}

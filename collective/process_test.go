@@ -51,7 +51,9 @@ type rankJob struct {
 	Flights bool          // eight at a time are started, and then waited for
 	Shares  bool          // private memory is shared, and not registered as it is
 	Barrier bool          // barriers, by each algorithm in turn
-	Grows   bool          // what TestGrowthOfProcesses looks at, and no more
+	Dies    int           // a stage in which Victim kills itself: see TestKilledInside
+	Victim  int
+	Grows   bool // what TestGrowthOfProcesses looks at, and no more
 }
 
 // rankSays is a line that it prints.
@@ -120,6 +122,8 @@ func rankMain(text string) (err error) {
 			next = s.fly
 		case job.Barrier:
 			next = s.barrier
+		case job.Dies > 0:
+			next = func() error { return s.dies(job) }
 		}
 		err := next()
 		switch {

@@ -23,6 +23,7 @@ type prepared struct {
 	version   uint64 // of the Comm; 0 is never
 	in, out   vector
 	role      *role          // in another algorithm than the ring, eagerly
+	inside    inside         // what goes with it
 	shared    sharedmem.Call // over shared memory
 }
 
@@ -101,8 +102,13 @@ func (c *Comm) prepare(ctx context.Context, k *Call) (err error) {
 		return c.fail(c.explain(p.call, err))
 	}
 	p.signature, p.version = p.call.Signature(), c.current
-	if c.shared != nil && p.call.Protocol == Direct {
+	switch {
+	case c.shared != nil && p.call.Protocol == Direct:
 		p.shared = c.shared.call(&p)
+	case p.role != nil:
+		if err := c.within.prepare(&p); err != nil {
+			return c.fail(c.explain(p.call, err))
+		}
 	}
 	c.prepared = p
 	return nil
@@ -190,17 +196,32 @@ func (c *Comm) runPass(ctx context.Context, k *Call, in, out vector, fill func(*
 func (c *Comm) runScript(ctx context.Context, p *prepared) error {
 	x := &c.scriptRun
 	defer x.recordEnd()
-	if err := x.start(ctx, &p.call, p.in, p.out, p.role); err != nil {
+	inside := &p.inside
+	if err := x.start(ctx, &p.call, inside.in, inside.out, p.role); err != nil {
 		return err
 	}
-	if copies(&p.call, p.in, p.out) {
+	if err := c.within.perform(ctx, p, &inside.before); err != nil {
+		return err
+	}
+	if copies(&p.call, p.in, p.out) && !inside.copied {
 		// As in the ring, what needs nothing else sets out first.
 		if _, err := x.post(); err != nil {
 			return err
 		}
 		c.copyOwn(&p.call, p.in, p.out)
 	}
-	return x.run(ctx)
+	if err := x.run(ctx); err != nil || !inside.behind.does {
+		return err
+	}
+	var err error
+	if c.token, err = c.ring.Hold(ctx); err != nil {
+		return err
+	}
+	if err := c.within.perform(ctx, p, &inside.behind); err != nil {
+		return err
+	}
+	c.token.Release()
+	return nil
 }
 
 // alone is every operation on a ring of one. An average over one rank leaves

@@ -42,6 +42,7 @@ type roleKey struct {
 	op        Operation
 	root      int
 	halved    bool
+	between   bool
 }
 
 // flight is a WRITE that was posted to a peer.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"ringcli/collective/sharedmem"
@@ -16,12 +17,16 @@ import (
 	"ringcli/verbs/memory"
 )
 
-// shared is what the ranks of one host compute with where each of them can reach
-// the memory of all others: protocol Direct. It belongs to the holder of the lock of the Comm.
+// shared is what ranks compute with where each of them can reach the memory of all others: those of a
+// whole ring, by protocol Direct, or those of a host, for their part along hosts. It belongs to the
+// holder of the lock of the Comm.
 type shared struct {
 	c       *Comm
+	ranks   []int // of the ring, by their ranks in the team
+	me      int   // in the team
+	device  *ring.Device
 	team    *sharedmem.Team
-	peers   []verbs.Reached // by rank; nil at the own
+	peers   []verbs.Reached // by rank in the team; nil at the own
 	board   verbs.Memory    // the own
 	reg     *ring.Registration
 	unguard func() // of a call that is guarded
@@ -40,13 +45,21 @@ type shared struct {
 	lookedIn uint64
 }
 
-// notShared returns why this rank cannot share memory with all others, or "".
-func (c *Comm) notShared() string {
+// notTeam returns why this rank cannot share memory with some others, as many with it, or "".
+func (c *Comm) notTeam(what string, ranks int) string {
 	switch {
-	case c.size < sharedmem.MinRanks || c.size > sharedmem.MaxRanks:
-		return fmt.Sprintf("a ring of %d: expected %d to %d ranks", c.size, sharedmem.MinRanks, sharedmem.MaxRanks)
+	case ranks < sharedmem.MinRanks || ranks > sharedmem.MaxRanks:
+		return fmt.Sprintf("a %s of %d: expected %d to %d ranks", what, ranks, sharedmem.MinRanks, sharedmem.MaxRanks)
 	case c.options.Corrupt != nil:
 		return "faults are injected into what arrives, and nothing does"
+	}
+	return ""
+}
+
+// notShared returns why this rank cannot share memory with all others, or "".
+func (c *Comm) notShared() string {
+	if why := c.notTeam("ring", c.size); why != "" {
+		return why
 	}
 	for _, e := range []*ring.Edge{c.ring.Left(), c.ring.Right()} {
 		if !sharesMemory(e) {
@@ -71,34 +84,54 @@ type boardInfo struct {
 	Problem string    `json:"problem,omitempty"`
 }
 
-// share makes what Direct needs, after all ranks have said that nothing keeps them
-// apart; the ranks may be crowded. It is collective. Where some rank cannot, all do without,
-// and why says so; an error is of the ring.
-func (c *Comm) share(ctx context.Context, crowded bool) (why string, err error) {
-	s := &shared{c: c, peers: make([]verbs.Reached, c.size), affinity: c.ring.Affinity()}
+// share makes what some ranks of the ring share, this one among them; they may be crowded, and open says
+// which device reaches them. It is collective: all ranks of the ring call it, whomever they share
+// with. One that names itself alone needs nothing and gets nil. Where some rank cannot, all do
+// without, and why says so; an error is of the ring.
+func (c *Comm) share(ctx context.Context, ranks []int, crowded bool, open func() (*ring.Device, error)) (made *shared, why string, err error) {
+	s := &shared{c: c, ranks: ranks, me: slices.Index(ranks, c.rank), peers: make([]verbs.Reached, len(ranks)), affinity: c.ring.Affinity()}
 	defer func() {
-		if c.shared == nil {
+		if made == nil {
 			err = errors.Join(err, s.close())
 		}
 	}()
-	mine, problem := s.makeBoard()
+	var mine boardInfo
+	var problem error
+	if len(ranks) > 1 {
+		mine, problem = s.makeBoard(open)
+	}
 	infos, why, err := gatherBoards(ctx, c, "boards of all ranks", mine, problem)
 	if why != "" || err != nil {
-		return why, err
+		return nil, why, err
 	}
 	boards, problem := s.mapBoards(ctx, infos)
-	if _, why, err = gatherBoards(ctx, c, "views of all boards", boardInfo{}, problem); why != "" || err != nil {
-		return why, err
+	if _, why, err = gatherBoards(ctx, c, "views of all boards", boardInfo{}, problem); why != "" || err != nil || len(ranks) == 1 {
+		return nil, why, err
 	}
 	s.team, err = sharedmem.New(sharedmem.Config{
-		Rank: c.rank, Size: c.size, Epoch: uint64(c.ring.Epoch()), Boards: boards, Map: s.view, Stop: s.stop, Long: s.long, Timeout: c.ring.Timeout,
+		Rank: s.me, Size: len(ranks), Numbers: ranks, Epoch: uint64(c.ring.Epoch()), Boards: boards, Map: s.view, Stop: s.stop, Long: s.long, Timeout: c.ring.Timeout,
 		Affinity: s.affinity, Crowded: crowded, Gosched: c.ring.Options().Wait == verbs.WaitGosched, Lateness: &c.times,
 	})
-	if err == nil {
-		c.shared = s
+	if err != nil {
+		return nil, "", err
+	}
+	if c.shared == nil { // that of all ranks comes first
 		c.announced.Store(s.team.Announcement())
 	}
-	return "", err
+	return s, "", nil
+}
+
+// others are the other ranks of the team, in the ring.
+func (s *shared) others() []int {
+	return slices.DeleteFunc(slices.Clone(s.ranks), func(rank int) bool { return rank == s.c.rank })
+}
+
+// announced is what a rank of the team announces.
+func (s *shared) announced(rank int) *sharedmem.Announcement {
+	if all := s.c.shared; all != nil {
+		return all.team.Announced(rank)
+	}
+	return s.team.Announced(slices.Index(s.ranks, rank))
 }
 
 // gatherBoards has every rank say where its board is or what its problem is; why is the
@@ -117,34 +150,37 @@ func gatherBoards(ctx context.Context, c *Comm, what string, mine boardInfo, pro
 }
 
 // makeBoard makes the own board.
-func (s *shared) makeBoard() (p boardInfo, err error) {
-	device := s.c.ring.Left().Device()
-	entry, err := device.GIDEntry()
+func (s *shared) makeBoard(open func() (*ring.Device, error)) (p boardInfo, err error) {
+	if s.device, err = open(); err != nil {
+		return p, err
+	}
+	entry, err := s.device.GIDEntry()
 	if err != nil {
 		return p, err
 	}
-	size := sharedmem.BoardSize(s.c.size)
+	size := sharedmem.BoardSize(len(s.ranks))
 	if s.board, err = s.c.ring.AllocMemory(size); err != nil {
 		return p, err
 	}
 	if s.reg, err = s.c.ring.RegisterMemory(s.board.Addr(), size, bufferAccess); err != nil {
 		return p, err
 	}
-	sharedmem.Open(s.board.Addr(), s.c.size)
-	return boardInfo{GID: entry.GID, Addr: s.board.Addr(), RKey: s.reg.RKey(device)}, nil
+	sharedmem.Open(s.board.Addr(), len(s.ranks))
+	return boardInfo{GID: entry.GID, Addr: s.board.Addr(), RKey: s.reg.RKey(s.device)}, nil
 }
 
 // mapBoards reaches the peers, and maps their boards, to be written.
 func (s *shared) mapBoards(ctx context.Context, infos []boardInfo) (boards []uint64, err error) {
-	mapper := s.c.ring.Left().Device().Context.(verbs.Mapper)
-	boards = make([]uint64, len(infos))
-	for rank, p := range infos {
-		if rank == s.c.rank {
-			boards[rank] = s.board.Addr()
-			continue
-		}
-		if s.peers[rank], err = mapper.Reach(ctx, p.GID); err == nil {
-			boards[rank], err = s.peers[rank].Map(p.RKey, p.Addr, sharedmem.BoardSize(s.c.size), verbs.AccessRemoteRead|verbs.AccessRemoteWrite)
+	boards = make([]uint64, len(s.ranks))
+	for i, rank := range s.ranks {
+		switch p := infos[rank]; {
+		case len(s.ranks) == 1:
+		case rank == s.c.rank:
+			boards[i] = s.board.Addr()
+		default:
+			if s.peers[i], err = s.device.Context.(verbs.Mapper).Reach(ctx, p.GID); err == nil {
+				boards[i], err = s.peers[i].Map(p.RKey, p.Addr, sharedmem.BoardSize(len(s.ranks)), verbs.AccessRemoteRead|verbs.AccessRemoteWrite)
+			}
 		}
 		if err != nil {
 			return nil, fmt.Errorf("the board of rank %d cannot be mapped: %w", rank, err)
@@ -157,7 +193,7 @@ func (s *shared) mapBoards(ctx context.Context, infos []boardInfo) (boards []uin
 func (s *shared) view(peer int, key, addr, length uint64) (uint64, error) {
 	local, err := s.peers[peer].Map(uint32(key), addr, length, verbs.AccessRemoteRead)
 	if err != nil {
-		return 0, &viewError{peer, err}
+		return 0, &viewError{s.ranks[peer], err}
 	}
 	if memory.MayFault.Load() {
 		s.guard()
@@ -169,6 +205,11 @@ func (s *shared) view(peer int, key, addr, length uint64) (uint64, error) {
 func (s *shared) stop() error {
 	if err := s.c.stopped(s.ctx); err != nil {
 		return err
+	}
+	if s.running.role != nil { // ranks of other hosts wait for acknowledgements
+		if err := s.c.token.Progress(); err != nil {
+			return err
+		}
 	}
 	now := time.Now()
 	if s.lookedIn != s.c.seq {
@@ -189,12 +230,12 @@ func (s *shared) long(since time.Time) error {
 		return nil
 	}
 	s.told, s.since = now, since
-	s.c.ring.Waiting(fmt.Sprintf("go on with operation %d", s.c.seq), s.c.others(), since)
+	s.c.ring.Waiting(fmt.Sprintf("go on with operation %d", s.c.seq), s.others(), since)
 	p := diagnose.Place{Operation: s.c.seq}
 	ranks, phase, segment := s.team.Awaits()
 	for _, rank := range ranks {
 		p.Awaits = append(p.Awaits, diagnose.Await{
-			From: rank, Item: diagnose.Data, Phase: phase, Segment: segment, What: fmt.Sprintf("%s (part %d)", phase, segment),
+			From: s.ranks[rank], Item: diagnose.Data, Phase: phase, Segment: segment, What: fmt.Sprintf("%s (part %d)", phase, segment),
 		})
 	}
 	s.c.note(p, since, longLasts)
@@ -204,8 +245,11 @@ func (s *shared) long(since time.Time) error {
 // elsewhere returns a rank that is, or was, in another operation with the number of the present
 // one, whose signature is mine; -1 is none.
 func (s *shared) elsewhere(mine sharedmem.Signature) (peer int, theirs sharedmem.Signature) {
-	for _, rank := range s.c.others() {
-		if theirs, ok := s.team.Announced(rank).Call(s.c.seq); ok && theirs != mine {
+	for _, rank := range s.ranks {
+		if rank == s.c.rank {
+			continue
+		}
+		if theirs, ok := s.announced(rank).Call(s.c.seq); ok && theirs != mine {
 			return rank, theirs
 		}
 	}
@@ -255,7 +299,7 @@ func (s *shared) run(ctx context.Context, p *prepared) (err error) {
 	s.before = p.signature
 	s.team.Record(c.seq, parts)
 	traceStart(c.seq, k)
-	if err = s.guarded(k, &p.shared); err == nil {
+	if err = s.guarded(func() error { return s.direct(k, &p.shared) }); err == nil {
 		s.last = c.seq
 		c.token.Release()
 	} else {
@@ -284,11 +328,11 @@ func (s *shared) call(p *prepared) sharedmem.Call {
 
 // buffer is a vector as the team takes it.
 func (s *shared) buffer(v *vector) sharedmem.Buffer {
-	return sharedmem.Buffer{Addr: v.base, Mapped: v.serial != 0, Key: uint64(v.serial)<<32 | uint64(v.keys.RKey(s.c.ring.Right().Device()))}
+	return sharedmem.Buffer{Addr: v.base, Mapped: v.serial != 0, Key: uint64(v.serial)<<32 | uint64(v.keys.RKey(s.device))}
 }
 
-// guarded performs a call, where a buffer may be a file that somebody makes shorter.
-func (s *shared) guarded(k *Call, d *sharedmem.Call) (err error) {
+// guarded performs calls, where a buffer may be a file that somebody makes shorter.
+func (s *shared) guarded(perform func() error) (err error) {
 	if memory.MayFault.Load() {
 		s.guard()
 	}
@@ -299,7 +343,7 @@ func (s *shared) guarded(k *Call, d *sharedmem.Call) (err error) {
 			err = cmp.Or(memory.Fault(recover()), err)
 		}
 	}()
-	return s.perform(k, d)
+	return perform()
 }
 
 // guard has what is no longer there be an error of the call that runs, from now on.
@@ -309,8 +353,8 @@ func (s *shared) guard() {
 	}
 }
 
-// perform has the team do what a call consists of.
-func (s *shared) perform(k *Call, d *sharedmem.Call) error {
+// direct has the team do what a call consists of.
+func (s *shared) direct(k *Call, d *sharedmem.Call) error {
 	switch {
 	case k.Algorithm == AlgorithmInbox:
 		return s.team.Inbox(d)
@@ -364,8 +408,8 @@ func (s *shared) awaitOthers() {
 	}
 	for begun := time.Now(); time.Since(begun) < most && !s.c.ring.Failed(); time.Sleep(partingTick) {
 		left := true
-		for _, rank := range s.c.others() {
-			left = left && s.team.HasEnded(rank, s.last)
+		for _, rank := range s.others() {
+			left = left && s.announced(rank).HasEnded(s.last)
 		}
 		if left {
 			return

@@ -268,10 +268,16 @@ func (ds *devices) event(device string, e verbs.AsyncEvent) {
 // devices there is no one channel to block on, and it sleeps instead.
 func (r *Ring) NewWaiter() verbs.Waiter {
 	w := verbs.Waiter{Policy: r.opts.Wait, Affinity: r.Affinity()}
-	if len(r.devices.list) == 1 {
-		w.CQ, w.Channel = r.devices.list[0].CQ, r.devices.list[0].Channel
+	var used []*Device
+	for _, e := range r.queuePairs() {
+		if !slices.Contains(used, e.device) {
+			used = append(used, e.device)
+		}
 	}
-	for i, d := range r.devices.list {
+	if len(used) == 1 {
+		w.CQ, w.Channel = used[0].CQ, used[0].Channel
+	}
+	for i, d := range used {
 		if i == 0 || d.Attr.MaxSpins < w.MaxSpins {
 			w.MaxSpins = d.Attr.MaxSpins
 		}

@@ -25,6 +25,7 @@ func (r *Ring) Open(ctx context.Context) error {
 		if r.local, err = locality.Address(r.nodes, r.addrs, r.rank, locality.IsLocal, route.Source); err != nil {
 			return err
 		}
+		r.beside.Store(r.findBeside())
 		affinity, err := locality.Affinity(r.opts.Wait, r.opts.CPUs, r.addrs, r.rank)
 		if err != nil {
 			return err

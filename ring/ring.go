@@ -76,6 +76,8 @@ type Ring struct {
 	peerEnds  map[EdgeID]peerEnd    // as they were when they were last asked for
 	place     func() diagnose.Place // by SetPlace
 
+	beside atomic.Bool // another rank may share memory with this one, by Open
+
 	// Changed with the token and mu: whoever has either may look.
 	control  *bootstrap.Control // made by Open
 	affinity *cpu.Affinity      // by Open; nil if none is needed

@@ -112,8 +112,14 @@ func (t Token) recall() {
 // End ends an operation over the queue pairs: the neighbours get the ACKs that they wait
 // for now, not when somebody polls again.
 func (t Token) End() error {
-	_, err := t.poll(nil)
+	err := t.Progress()
 	t.Release()
+	return err
+}
+
+// Progress has the devices send and receive, and leaves the completions for later.
+func (t Token) Progress() error {
+	_, err := t.poll(nil)
 	return err
 }
 

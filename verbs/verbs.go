@@ -157,7 +157,7 @@ type Memory interface {
 	Free() error
 }
 
-// Allocator is a Context that has a better kind of memory than others: a region
+// Allocator is a Context, or its Provider, that has a better kind of memory than others: a region
 // over it can be reached without a copy.
 type Allocator interface {
 	// AllocMemory returns length zeroed bytes at the start of a page.

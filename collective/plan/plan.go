@@ -92,6 +92,13 @@ type Agreement struct {
 	Reached   bool            // the ranks have agreed
 	NotShared string          // why a rank cannot read all others' memory, before that as far as this one knows; "" if all can
 	Hosts     *topology.Hosts // once they have agreed: where the ranks are
+	Within    bool            // and on each of several hosts they can read each other's memory
+}
+
+// Between tells whether a planned call goes along hosts with messages between them alone, and
+// through memory within each. What is to be verified are messages.
+func (g *Agreement) Between(k *Call) bool {
+	return k.Algorithm == AlgorithmHierarchical && g.Within && !k.Verify
 }
 
 // notAlong says why nothing can go along the hosts; "" if it can.

@@ -82,8 +82,7 @@ func Open(board uint64, ranks int) {
 
 // HasEnded tells whether a peer has ended an operation of that number: it does not look at
 // this rank's board for it any more. Of a board that it has given back nothing is left.
-func (t *Team) HasEnded(rank int, number uint64) bool {
-	a := t.Announced(rank)
+func (a *Announcement) HasEnded(number uint64) bool {
 	at, running := a.At()
 	return atomic.LoadUint64(&a[announcedOpen]) == 0 || at > number || at == number && !running
 }

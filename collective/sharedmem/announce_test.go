@@ -6,7 +6,7 @@ import "testing"
 func TestAnnounced(t *testing.T) {
 	w := newWorld(t, 2, nil)
 	a, b := w.teams[0], w.teams[1]
-	if !b.HasEnded(0, 1) {
+	if !b.Announced(0).HasEnded(1) {
 		t.Error("a rank without a board has not ended")
 	}
 	Open(a.board, 2)
@@ -24,11 +24,11 @@ func TestAnnounced(t *testing.T) {
 		if s, ok := b.Announced(0).Call(n - announcedPlaces); ok {
 			t.Fatalf("operation %d, in whose place is %d: got %v", n-announcedPlaces, n, s)
 		}
-		if b.HasEnded(0, n) || n > 1 && !b.HasEnded(0, n-1) {
+		if b.Announced(0).HasEnded(n) || n > 1 && !b.Announced(0).HasEnded(n-1) {
 			t.Errorf("operation %d runs: it has ended, or the one before has not", n)
 		}
 		a.Announcement().End(n)
-		if !b.HasEnded(0, n) || b.HasEnded(0, n+1) {
+		if !b.Announced(0).HasEnded(n) || b.Announced(0).HasEnded(n+1) {
 			t.Errorf("operation %d has not ended, or the next has", n)
 		}
 	}

@@ -13,7 +13,7 @@ import (
 //	((x[r+1] op x[r+2]) op ...) op x[r]     (ranks modulo the team's size)
 //
 // or, if the call has a root, in that of the root's chunk; of which the others reduce their
-// part into slots, from where the root takes it.
+// part into slots, from where the root takes it. Sets are reduced from their owner on.
 //
 // step by step, a segment a step, from where the inputs are into its own receive
 // buffer, and the others copy each segment from there while it is in a cache.
@@ -29,7 +29,7 @@ func (t *Team) Pull(c *Call) error {
 	if err := t.begin(c, true); err != nil {
 		return err
 	}
-	t.record(c, waitsAfterInPull, (t.ranks-1)*(t.hi-t.lo))
+	t.record(c, waitsAfterInPull, (t.ranks-1)*t.owned())
 	t.prepare(c)
 	total := c.count() * t.elem
 	far, err := t.probe(total)
@@ -103,6 +103,7 @@ type pulls struct {
 	kernel       reduce.Kernel // nil in all-gather
 	elem         int           // bytes of an element
 	total, width int           // steps, and elements of each
+	perRun       int           // steps
 	first        int           // the rank after which the order of operands begins
 	keeps        bool          // the own chunk's result is wanted in the receive buffer
 	input        uint64        // address of element 0 of the own input
@@ -140,7 +141,8 @@ func (t *Team) prepare(c *Call) {
 	t.typ, t.reduction, t.kernel = c.Type, c.Reduction, nil
 	t.elem = c.Type.Size()
 	t.width = t.layout.segment(t.longest*t.elem) / t.elem
-	t.total = max(1, (t.longest+t.width-1)/t.width)
+	t.perRun = max(1, (t.longest+t.width-1)/t.width)
+	t.total = t.perRun * t.most
 	t.input, t.output = c.Send.Addr, c.Recv.Addr
 	if c.reduces() {
 		t.kernel = reduce.Lookup(c.Type, c.Reduction)
@@ -148,6 +150,9 @@ func (t *Team) prepare(c *Call) {
 	t.staged, t.reduced, t.taken = 0, 0, 0
 	if t.first, t.keeps = t.rank, true; c.Rooted {
 		t.first, t.keeps = int(c.Root), !c.reduces() || t.rank == int(c.Root)
+	}
+	if t.sets {
+		t.first = t.rank + t.ranks - 1
 	}
 	for r := range t.peers {
 		t.peers[r].got = 0
@@ -165,7 +170,7 @@ func (t *Team) lay(c *Call) {
 	case t.kernel != nil && c.Rooted:
 		if t.gathers = t.keeps; !t.gathers {
 			t.resultSlots, t.announce = true, true
-			t.tell(t.own[takenLine], t.base+uint64(t.total)) // it takes nothing
+			t.takesNothing()
 		}
 	case t.kernel != nil && t.gathers:
 		t.resultRead = t.resultMapped(c.Recv.Mapped)
@@ -176,6 +181,10 @@ func (t *Team) lay(c *Call) {
 		t.resultRead = c.Send.Mapped
 		t.resultSlots = !c.Send.Mapped
 		t.announce = t.resultSlots
+		if c.Gives {
+			t.gathers = false
+			t.takesNothing()
+		}
 	}
 	for _, p := range t.others {
 		t.announce = t.announce || t.kernel != nil && p.input == 0
@@ -183,14 +192,25 @@ func (t *Team) lay(c *Call) {
 	}
 }
 
+// takesNothing has nobody wait for that.
+func (t *Team) takesNothing() { t.tell(t.own[takenLine], t.base+uint64(t.total)) }
+
 // resultMapped tells whether the result of an all-reduce is read in a rank's
 // receive buffer, given whether that can be mapped.
 func (t *Team) resultMapped(mapped bool) bool { return mapped && t.stores != mixed }
 
-// span is the part of a chunk that a step moves.
-func (t *Team) span(lo, hi, step int) (from, to int) {
-	from = min(lo+step*t.width, hi)
-	return from, min(from+t.width, hi)
+// span is the part of a rank's chunk that a step moves, and the end of its run.
+func (t *Team) span(p *peer, step int) (from, to, end int) {
+	i := 0
+	if t.most > 1 {
+		i, step = step/t.perRun, step%t.perRun
+	}
+	if i >= len(p.runs) {
+		return 0, 0, 0
+	}
+	run := p.runs[i]
+	from = min(run.Lo+step*t.width, run.Hi)
+	return from, min(from+t.width, run.Hi), run.Hi
 }
 
 // advance does what there is to do, once each, and reports whether there was
@@ -269,7 +289,7 @@ func (t *Team) may(do func(*Team, *peer) bool) bool {
 func (t *Team) stage() {
 	at := t.base + uint64(t.staged)
 	for _, p := range t.others {
-		from, to := t.span(p.lo, p.hi, t.staged)
+		from, to, _ := t.span(p, t.staged)
 		slot := memory.Bytes(t.layout.send(t.board, at, t.rank, p.rank), (to-from)*t.elem)
 		t.copy(slot, elems(t.input, from, to, t.elem), t.stores == streaming)
 	}
@@ -285,7 +305,7 @@ func (t *Team) take() bool {
 	for _, p := range t.others {
 		if t.mayTake(p) {
 			at := t.base + uint64(p.got)
-			from, to := t.span(p.lo, p.hi, p.got)
+			from, to, _ := t.span(p, p.got)
 			var data []byte
 			if p.output == 0 {
 				data = memory.Bytes(t.layout.result(p.board, at), (to-from)*t.elem)
@@ -311,7 +331,7 @@ func (t *Team) take() bool {
 // the input where it has to go.
 func (t *Team) reduce() {
 	at := t.base + uint64(t.reduced)
-	from, to := t.span(t.lo, t.hi, t.reduced)
+	from, to, last := t.span(&t.peers[t.rank], t.reduced)
 	var slot uint64 // where element 0 would be
 	if t.resultSlots {
 		slot = t.layout.result(t.board, at) - uint64(from*t.elem)
@@ -328,7 +348,7 @@ func (t *Team) reduce() {
 	} else {
 		for block := t.block() / t.elem; from < to; from += block {
 			end := min(from+block, to)
-			t.reduceBlock(from, end, min(end+block, t.hi), slot)
+			t.reduceBlock(from, end, min(end+block, last), slot)
 		}
 	}
 	t.reduced++
@@ -410,7 +430,7 @@ func (t *Team) operand(k, from, to int) []byte {
 	if p.input != 0 {
 		return elems(p.input, from, to, t.elem)
 	}
-	segment, _ := t.span(t.lo, t.hi, t.reduced)
+	segment, _, _ := t.span(&t.peers[t.rank], t.reduced)
 	slot := t.layout.send(p.board, t.base+uint64(t.reduced), p.rank, t.rank)
 	return elems(slot-uint64(segment*t.elem), from, to, t.elem)
 }

@@ -203,7 +203,7 @@ func (t *Team) compare(p *peer) error {
 	if theirs := p.calls(); theirs != t.fold.of {
 		return t.differs(p, theirs)
 	}
-	t.err = fmt.Errorf("%s: rank %d has called something else than rank %d, before, in one of %d calls with a root", t.name, p.rank, t.rank, queueDepth)
+	t.err = fmt.Errorf("%s: rank %d has called something else than rank %d, before, in one of %d calls with a root", t.name, t.number(p.rank), t.number(t.rank), queueDepth)
 	return t.err
 }
 

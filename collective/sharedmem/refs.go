@@ -103,7 +103,7 @@ func (t *Team) progress(b *strings.Builder, ranks []int) {
 	b.WriteByte(';')
 	for _, r := range ranks {
 		p := &t.peers[r]
-		fmt.Fprintf(b, " rank %d has reduced %d", r, t.stepsOf(p.lines[reducedLine]))
+		fmt.Fprintf(b, " rank %d has reduced %d", t.number(r), t.stepsOf(p.lines[reducedLine]))
 		if p.input == 0 && t.kernel != nil {
 			fmt.Fprintf(b, ", staged %d", t.stepsOf(p.lines[stagedLine]))
 		}

@@ -123,7 +123,7 @@ func (p *peer) calls() Signature {
 
 // differs ends the call, which is another than a peer's.
 func (t *Team) differs(p *peer, theirs Signature) error {
-	e := &DisagreementError{Rank: t.rank, Peer: p.rank, Theirs: theirs}
+	e := &DisagreementError{Rank: t.number(t.rank), Peer: t.number(p.rank), Theirs: theirs}
 	e.Epoch = e.Theirs == t.fold.of
 	t.err = e
 	return e
@@ -131,7 +131,7 @@ func (t *Team) differs(p *peer, theirs Signature) error {
 
 // fail ends the call, and the team, with an error that tells what was awaited.
 func (t *Team) fail(err error) error {
-	t.err = fmt.Errorf("%w (rank %d, %s)", err, t.rank, t.awaited())
+	t.err = fmt.Errorf("%w (rank %d, %s)", err, t.number(t.rank), t.awaited())
 	return t.err
 }
 
@@ -203,17 +203,17 @@ func (t *Team) awaited() string {
 		for _, r := range ranks {
 			switch tag := t.peers[r].in[t.round&1].load(); {
 			case tag == t.tag:
-				fmt.Fprintf(&b, " rank %d's had come;", r)
+				fmt.Fprintf(&b, " rank %d's had come;", t.number(r))
 			case uint32(tag>>32) == t.round-2:
-				fmt.Fprintf(&b, " awaited from rank %d;", r)
+				fmt.Fprintf(&b, " awaited from rank %d;", t.number(r))
 			default:
-				fmt.Fprintf(&b, " awaited from rank %d, whose inbox has round %d;", r, tag>>32)
+				fmt.Fprintf(&b, " awaited from rank %d, whose inbox has round %d;", t.number(r), tag>>32)
 			}
 		}
 	case phaseRead:
 		fmt.Fprintf(&b, "%s, round %d; awaited: that the others have read the send buffer;", t.name, t.round)
 		for _, r := range ranks {
-			fmt.Fprintf(&b, " rank %d has read round %d;", r, t.peers[r].lines[readLine].load())
+			fmt.Fprintf(&b, " rank %d has read round %d;", t.number(r), t.peers[r].lines[readLine].load())
 		}
 	case phaseQueue:
 		fmt.Fprintf(&b, "%s, call %d of those with a root:", t.name, t.queue.calls+1)
@@ -221,15 +221,15 @@ func (t *Team) awaited() string {
 			switch p := &t.peers[r]; {
 			case !t.gives(p):
 			case t.has(p):
-				fmt.Fprintf(&b, " rank %d's had come;", r)
+				fmt.Fprintf(&b, " rank %d's had come;", t.number(r))
 			default:
-				fmt.Fprintf(&b, " awaited from rank %d;", r)
+				fmt.Fprintf(&b, " awaited from rank %d;", t.number(r))
 			}
 		}
 	case phaseRoom:
 		fmt.Fprintf(&b, "%s, call %d of those with a root; awaited: that the others are past %d of them;", t.name, t.queue.calls+1, t.queue.first)
 		for _, r := range ranks {
-			fmt.Fprintf(&b, " rank %d is past %d;", r, t.peers[r].lines[passedLine].load()>>chainBits)
+			fmt.Fprintf(&b, " rank %d is past %d;", t.number(r), t.peers[r].lines[passedLine].load()>>chainBits)
 		}
 	case phaseSteps, phaseFinish:
 		t.progress(&b, ranks)

@@ -14,6 +14,9 @@ import (
 type Config struct {
 	// Rank is the own one of Size ranks, MinRanks to MaxRanks.
 	Rank, Size int
+	// Numbers are what errors call the ranks, where a team is some of those who compute together;
+	// nil: by their rank.
+	Numbers []int
 	// Epoch must be the same on all ranks; calls of different epochs disagree.
 	Epoch uint64
 	// Boards are the local addresses of the ranks' boards, the own one included:
@@ -74,6 +77,9 @@ type Buffer struct {
 	Key    uint64
 }
 
+// Run is the elements [Lo, Hi) of a vector.
+type Run struct{ Lo, Hi int }
+
 // Call is one collective operation. Team keeps nothing of it.
 type Call struct {
 	Name      string // of the operation, for errors
@@ -84,8 +90,13 @@ type Call struct {
 	// Reduce Pull has the ranks reduce a chunk each all the same, for the root.
 	Rooted bool
 	// Signature has the number of elements, and the root, and tells the engines apart. Rank r owns the chunk
-	// reduce.Chunk(Count, Size, r), unless the call is Rooted.
+	// reduce.Chunk(Count, Size, r), unless the call is Rooted or has Sets.
 	Signature
+	// Sets are for Pull what the ranks own in place of chunks, by rank: none, one or several runs of the vector, of
+	// about one length, all between the first and the last in the rank's buffers. Then the order of operands begins at the owner.
+	Sets [][]Run
+	// Gives: with Gather alone, this rank takes nothing from the others.
+	Gives bool
 	// Send and Recv hold the whole vector, but Recv without Gather and Send without
 	// Reduce the own chunk only. Their addresses are those of element 0, whether that is
 	// in the buffer or not. They are equal (in place), or the buffers have no byte in
@@ -104,6 +115,7 @@ func (c *Call) count() int { return int(c.Count) }
 // far the others came: make another one, on fresh boards.
 type Team struct {
 	rank, ranks int
+	numbers     []int // see Config
 	epoch       uint64
 	layout      layout
 	mapped      func(peer int, key, addr, length uint64) (uint64, error)
@@ -115,8 +127,10 @@ type Team struct {
 	wait        waiter
 	err         error
 
-	// The own chunk of the present call, in elements, and the length of the longest.
-	lo, hi, longest int
+	// The own chunk of the present call, in elements, and the length of the longest run; how many
+	// runs a rank has at most, and whether they are Sets.
+	lo, hi, longest, most int
+	sets                  bool
 
 	// round counts the rounds, and tag is the present one's: round in the upper
 	// half, the fold of the call in the lower.
@@ -150,7 +164,10 @@ type peer struct {
 	board           uint64
 	lines           [ownLines]*line // of its board
 
-	lo, hi int // its chunk of the present call
+	// Its chunk of the present call: the runs, and from the first to the last of them.
+	runs   []Run
+	lo, hi int
+	one    [1]Run // runs, without Sets
 
 	view  // of the present Pull
 	views views
@@ -191,7 +208,7 @@ func New(c Config) (*Team, error) {
 		return nil, fmt.Errorf("%w: %d boards for %d ranks: expected one each", ErrUsage, len(c.Boards), c.Size)
 	}
 	t := &Team{
-		rank: c.Rank, ranks: c.Size, epoch: c.Epoch, layout: layoutOf(c.Size), mapped: c.Map,
+		rank: c.Rank, ranks: c.Size, numbers: c.Numbers, epoch: c.Epoch, layout: layoutOf(c.Size), mapped: c.Map,
 		board: c.Boards[c.Rank], peers: make([]peer, c.Size), wait: newWaiter(c.Gosched, c.Crowded, c.Affinity, c.Timeout, c.Stop), made: time.Now(),
 		posts: c.Crowded || Posts(c.Size),
 	}
@@ -246,25 +263,13 @@ func (t *Team) begin(c *Call, share bool) error {
 	}
 	t.name, t.piece = c.Name, 0
 	f := &t.fold
-	if f.of != c.Signature || !f.known {
+	same := f.known && f.of == c.Signature
+	if !same || t.sets || c.Sets != nil {
+		t.divide(c, !c.Rooted || share && c.reduces())
+	}
+	if !same {
 		f.of, f.known = c.Signature, true
 		f.value = fold(t.epoch, c.Signature)
-		count, chunks := c.count(), !c.Rooted || share && c.reduces()
-		for r := range t.peers {
-			p := &t.peers[r]
-			switch {
-			case chunks:
-				p.lo, p.hi = reduce.Chunk(count, t.ranks, r)
-			case r == int(c.Root):
-				p.lo, p.hi = 0, count
-			default:
-				p.lo, p.hi = 0, 0
-			}
-		}
-		t.lo, t.hi = t.peers[t.rank].lo, t.peers[t.rank].hi
-		if t.longest = (count + t.ranks - 1) / t.ranks; !chunks {
-			t.longest = count
-		}
 		// Whoever finds another tag than its own in a round reads why here. The owner
 		// of the line cannot have left that round: nobody answers it there.
 		l := t.own[callLine]
@@ -272,6 +277,50 @@ func (t *Team) begin(c *Call, share bool) error {
 		l.store(uint64(f.value))
 	}
 	return nil
+}
+
+// divide gives the ranks their chunks of a call, all of them one or the root the whole vector, or
+// their sets.
+func (t *Team) divide(c *Call, chunks bool) {
+	count := c.count()
+	t.sets, t.longest, t.most = c.Sets != nil, 0, 1
+	for r := range t.peers {
+		p := &t.peers[r]
+		p.runs, p.one[0] = p.one[:], Run{}
+		switch {
+		case t.sets:
+			p.runs = c.Sets[r]
+		case chunks:
+			p.one[0].Lo, p.one[0].Hi = reduce.Chunk(count, t.ranks, r)
+		case r == int(c.Root):
+			p.one[0].Hi = count
+		}
+		p.lo, p.hi = 0, 0
+		for i, run := range p.runs {
+			if t.longest = max(t.longest, run.Hi-run.Lo); i == 0 {
+				p.lo = run.Lo
+			}
+			p.lo, p.hi = min(p.lo, run.Lo), max(p.hi, run.Hi)
+		}
+		t.most = max(t.most, len(p.runs))
+	}
+	t.lo, t.hi = t.peers[t.rank].lo, t.peers[t.rank].hi
+}
+
+// owned is how many elements the own chunk has.
+func (t *Team) owned() (n int) {
+	for _, run := range t.peers[t.rank].runs {
+		n += run.Hi - run.Lo
+	}
+	return n
+}
+
+// number is what errors call a rank.
+func (t *Team) number(rank int) int {
+	if t.numbers == nil {
+		return rank
+	}
+	return t.numbers[rank]
 }
 
 // Words of the line in which a rank tells what it calls; the first is the fold.

@@ -45,7 +45,7 @@ func (t *Team) record(c *Call, waitsAfter, operands int) {
 }
 
 // foreign is the number of elements of the others' chunks.
-func (t *Team) foreign() int { return int(t.fold.of.Count) - (t.hi - t.lo) }
+func (t *Team) foreign() int { return int(t.fold.of.Count) - t.owned() }
 
 // Recorded records what is under way when the operation ends.
 func (t *Team) Recorded(end trace.Stamp) {

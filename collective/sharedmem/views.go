@@ -21,10 +21,10 @@ func (t *Team) find(p *peer, key, addr, length uint64) (local uint64, err error)
 		}
 	}
 	if addr+length < addr {
-		return 0, fmt.Errorf("memory of rank %d: %w: %d bytes at %#x are more than an address space holds", p.rank, ErrProtocol, length, addr)
+		return 0, fmt.Errorf("memory of rank %d: %w: %d bytes at %#x are more than an address space holds", t.number(p.rank), ErrProtocol, length, addr)
 	}
 	if local, err = t.mapped(p.rank, key, addr, length); err != nil {
-		return 0, fmt.Errorf("memory of rank %d: %w", p.rank, err)
+		return 0, fmt.Errorf("memory of rank %d: %w", t.number(p.rank), err)
 	}
 	v := &p.views.kept[p.views.next]
 	v.key, v.addr, v.length, v.local = key, addr, length, local

@@ -75,11 +75,7 @@ func (c *Context) AllocMemory(length uint64) (verbs.Memory, error) {
 	if err := c.Live(); err != nil {
 		return nil, err
 	}
-	a, err := memfd.Create(length)
-	if err != nil {
-		return nil, err
-	}
-	return a, nil
+	return provider{}.AllocMemory(length)
 }
 
 // AdoptMemory implements verbs.Adopter.
@@ -199,7 +195,17 @@ var limits = func() verbs.DeviceAttr {
 
 type provider struct{}
 
-func (provider) Name() string                     { return "shm" }
+func (provider) Name() string { return "shm" }
+
+// AllocMemory implements verbs.Allocator: what Context.AllocMemory returns needs no Context.
+func (provider) AllocMemory(length uint64) (verbs.Memory, error) {
+	a, err := memfd.Create(length)
+	if err != nil {
+		return nil, err
+	}
+	return a, nil
+}
+
 func (provider) Capabilities() verbs.Capabilities { return limits.Capabilities }
 func (provider) Devices() ([]verbs.Device, error) { return []verbs.Device{device{}}, nil }
 
