@@ -40,6 +40,7 @@ type engine interface {
 	delivered(ch *channel)      // the oldest WRITE on the channel is the peer's
 	progress() string           // what has come and gone, in words
 	where(p *diagnose.Place)    // what it awaits, and what it has given others
+	behind() (bool, error)      // does what comes once nothing is left to post or work, and tells whether there was anything
 	recordOpen(end trace.Stamp) // records what is open when the operation ends
 }
 
@@ -174,12 +175,13 @@ func (f *flow) run(ctx context.Context) (err error) {
 		if err != nil {
 			return err
 		}
-		if state = f.engine.state(); state == over && !f.detached && !said {
-			// What peers wait for has nothing left to ride behind.
+		if state = f.engine.state(); state != running && !said {
 			said = true
-			if _, err := f.c.token.Poll(nil); err != nil {
-				return fmt.Errorf("poll: %w", err)
+			did, err := f.isOver(state)
+			if err != nil {
+				return err
 			}
+			moved = moved || did
 		}
 		if moved || posted || worked {
 			f.c.waiter.Reset()
@@ -227,6 +229,11 @@ func (f *flow) run(ctx context.Context) (err error) {
 			return fmt.Errorf("wait for completions: %w", err)
 		}
 	}
+	if !said {
+		if _, err := f.isOver(state); err != nil {
+			return err
+		}
+	}
 	if f.detached {
 		f.c.token.Release() // acknowledgements ride behind what is sent next
 	} else if err := f.c.token.End(); err != nil {
@@ -235,6 +242,20 @@ func (f *flow) run(ctx context.Context) (err error) {
 	traceEnd(f.seq)
 	return nil
 }
+
+// isOver is for when nothing is left to post or work.
+func (f *flow) isOver(s state) (did bool, err error) {
+	if s == over && !f.detached {
+		// What peers wait for has nothing left to ride behind.
+		if err := f.c.token.Progress(); err != nil {
+			return false, fmt.Errorf("poll: %w", err)
+		}
+	}
+	return f.engine.behind()
+}
+
+// behind is that of most engines.
+func (*flow) behind() (bool, error) { return false, nil }
 
 // act works what has come, and posts what depends on it, which does not wait for the next poll.
 func (f *flow) act() (worked bool, err error) {

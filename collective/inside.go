@@ -76,6 +76,7 @@ func (s *shared) prepare(p *prepared) (err error) {
 			return err
 		}
 		i.before = s.stage(p, sharedmem.Reduce, sets, &p.in, &i.in)
+		i.before.More = k.Op == OpAllReduce
 	}
 	there := k.Op.Rooted() && h.Host(k.Root) == h.Host(c.rank)
 	switch {

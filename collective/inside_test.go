@@ -192,7 +192,8 @@ func (c *Comm) upTo(stage int, k Call) error {
 		return err
 	}
 	p, x := &c.prepared, &c.scriptRun
-	if err := x.start(ctx, &p.call, p.inside.in, p.inside.out, p.role); err != nil {
+	p.inside.behind.does = false
+	if err := x.start(ctx, p); err != nil {
 		return err
 	}
 	defer c.token.Release()

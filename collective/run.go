@@ -197,7 +197,7 @@ func (c *Comm) runScript(ctx context.Context, p *prepared) error {
 	x := &c.scriptRun
 	defer x.recordEnd()
 	inside := &p.inside
-	if err := x.start(ctx, &p.call, inside.in, inside.out, p.role); err != nil {
+	if err := x.start(ctx, p); err != nil {
 		return err
 	}
 	if err := c.within.perform(ctx, p, &inside.before); err != nil {
@@ -210,18 +210,7 @@ func (c *Comm) runScript(ctx context.Context, p *prepared) error {
 		}
 		c.copyOwn(&p.call, p.in, p.out)
 	}
-	if err := x.run(ctx); err != nil || !inside.behind.does {
-		return err
-	}
-	var err error
-	if c.token, err = c.ring.Hold(ctx); err != nil {
-		return err
-	}
-	if err := c.within.perform(ctx, p, &inside.behind); err != nil {
-		return err
-	}
-	c.token.Release()
-	return nil
+	return x.run(ctx)
 }
 
 // alone is every operation on a ring of one. An average over one rank leaves

@@ -21,6 +21,8 @@ type scriptRun struct {
 	*flow
 	*role
 	script.Walk
+	ctx       context.Context
+	prepared  *prepared
 	processed int // segments received and worked
 
 	memory   uint64      // of the partial results
@@ -62,8 +64,9 @@ type stream struct {
 }
 
 // start makes the run ready to run a call.
-func (x *scriptRun) start(ctx context.Context, k *Call, in, out vector, r *role) error {
-	x.role, x.processed = r, 0
+func (x *scriptRun) start(ctx context.Context, p *prepared) error {
+	k, in, out, r := &p.call, p.inside.in, p.inside.out, p.role
+	x.ctx, x.prepared, x.role, x.processed = ctx, p, r, 0
 	x.SetOut(&r.Script, k.Count, k.Segment/k.Type.Size(), k.Depth, in.base == out.base)
 	for _, ch := range r.used {
 		ch.stream.posted, ch.stream.sent, ch.stream.took = 0, 0, 0
@@ -86,6 +89,18 @@ func (x *scriptRun) start(ctx context.Context, k *Call, in, out vector, r *role)
 	}
 	x.memory, x.keys = staging.addr, staging.reg.Keys()
 	return nil
+}
+
+// behind does what follows in the memory of this host. What was sent may not have come yet.
+func (x *scriptRun) behind() (bool, error) {
+	stage := &x.prepared.inside.behind
+	if !stage.does {
+		return false, nil
+	}
+	if err := x.c.token.Progress(); err != nil {
+		return false, fmt.Errorf("poll: %w", err)
+	}
+	return true, x.c.within.perform(x.ctx, x.prepared, stage)
 }
 
 // state is done when all groups are through, and the peers have what was written, unless it is

@@ -33,9 +33,7 @@ import "ringcli/collective/topology"
 //	broadcast        all get the root's       its set                its set, elsewhere all get all sets, elsewhere
 //	reduce           each reduces its set     what that gave         its set, there     the root gets all sets, there
 //
-// The order of operands is the same.
-//
-// The order of operands, of the chunk of rank r at place l of L on host h of H: on each host it
+// Either way the order of operands, of the chunk of rank r at place l of L on host h of H, is: on each host it
 // begins at the counterpart c of r there, at place p of M, and goes round the host; then the
 // hosts follow from h on:
 //

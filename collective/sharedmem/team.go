@@ -97,6 +97,9 @@ type Call struct {
 	Sets [][]Run
 	// Gives: with Gather alone, this rank takes nothing from the others.
 	Gives bool
+	// More: another Pull follows at all ranks, and Send is left alone until that returns. So this one does not wait
+	// until the others have read it.
+	More bool
 	// Send and Recv hold the whole vector, but Recv without Gather and Send without
 	// Reduce the own chunk only. Their addresses are those of element 0, whether that is
 	// in the buffer or not. They are equal (in place), or the buffers have no byte in
