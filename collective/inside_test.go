@@ -120,7 +120,6 @@ func TestInsideDisagreement(t *testing.T) {
 	} {
 		for _, warm := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, edges there %v", name, warm), func(t *testing.T) {
-				t.Parallel()
 				w := newWorldOf(t, n, byTurns(3), nil)
 				k := newKit(w, 1000, reduce.Float32, reduce.Sum)
 				if warm {
