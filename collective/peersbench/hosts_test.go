@@ -63,7 +63,7 @@ func nothingLeft(t *testing.T, temp string) {
 // there, too, where it is installed.
 func TestHosts(t *testing.T) {
 	names := "ringcli-ring,ringcli-auto"
-	if len(missing([]program{programOf(t, openMPI)})) == 0 && startsHere(t, openMPI) == nil {
+	if len(missing(t.Context(), []program{programOf(t, openMPI)})) == 0 && startsHere(t, openMPI) == nil {
 		names += ",openmpi-hosts"
 	}
 	file := filepath.Join(t.TempDir(), "figures.json")

@@ -26,14 +26,15 @@ type program struct {
 	name     string
 	source   string
 	compiler []string
+	header   string   // of its package; "" if there is none to look for
 	tools    []string // beside the compiler
 	packages []string // Debian's
 }
 
 var programs = []program{
-	{limits, "limits.c", []string{"gcc", "-pthread"}, nil, []string{"gcc", "libc6-dev"}},
-	{openMPI, "peer.c", []string{"mpicc.openmpi"}, []string{"mpirun.openmpi", "gcc"}, []string{"openmpi-bin", "libopenmpi-dev", "gcc"}},
-	{mpich, "peer.c", []string{"mpicc.mpich"}, []string{"mpirun.mpich", "gcc"}, []string{"mpich", "libmpich-dev", "gcc"}},
+	{limits, "limits.c", []string{"gcc", "-pthread"}, "pthread.h", nil, []string{"gcc", "libc6-dev"}},
+	{openMPI, "peer.c", []string{"mpicc.openmpi"}, "mpi.h", []string{"mpirun.openmpi", "gcc"}, []string{"openmpi-bin", "libopenmpi-dev", "gcc"}},
+	{mpich, "peer.c", []string{"mpicc.mpich"}, "mpi.h", []string{"mpirun.mpich", "gcc"}, []string{"mpich", "libmpich-dev", "gcc"}},
 }
 
 //go:embed c
@@ -44,15 +45,20 @@ const (
 	compileLimit = 2 * time.Minute
 )
 
-// missing are the packages of programs whose tools are not there.
-func missing(list []program) []string {
+// missing are the packages of programs whose tools or headers are not there.
+func missing(ctx context.Context, list []program) []string {
 	var packages []string
 	for _, p := range list {
+		there := true
 		for _, tool := range append([]string{p.compiler[0]}, p.tools...) {
-			if _, err := exec.LookPath(tool); err != nil {
-				packages = append(packages, p.packages...)
-				break
-			}
+			_, err := exec.LookPath(tool)
+			there = there && err == nil
+		}
+		if there && p.header != "" {
+			there = exec.CommandContext(ctx, p.compiler[0], "-E", "-include", p.header, "-x", "c", os.DevNull).Run() == nil
+		}
+		if !there {
+			packages = append(packages, p.packages...)
 		}
 	}
 	slices.Sort(packages)

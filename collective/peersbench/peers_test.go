@@ -35,7 +35,7 @@ func TestOneRound(t *testing.T) {
 	}
 	names := []string{"ringcli", "ringcli-private", "ringcli-slices", "soft", "floor", "memcpy"}
 	for _, tool := range []string{openMPI, mpich} {
-		if len(missing([]program{programOf(t, tool)})) > 0 {
+		if len(missing(t.Context(), []program{programOf(t, tool)})) > 0 {
 			t.Logf("without %s, which is not installed", tool)
 			continue
 		}
@@ -321,9 +321,10 @@ func TestWhatFits(t *testing.T) {
 }
 
 func TestWhatIsMissing(t *testing.T) {
-	got := missing([]program{{compiler: []string{"no-such-compiler"}, packages: []string{"b", "a"}}, {compiler: []string{"sh"}, packages: []string{"c"}},
-		{compiler: []string{"sh"}, tools: []string{"no-such-tool"}, packages: []string{"a"}}})
-	if strings.Join(got, " ") != "a b" {
+	got := missing(t.Context(), []program{{compiler: []string{"no-such-compiler"}, packages: []string{"b", "a"}}, {compiler: []string{"sh"}, packages: []string{"c"}},
+		{compiler: []string{"sh"}, tools: []string{"no-such-tool"}, packages: []string{"a"}},
+		{compiler: []string{"gcc"}, header: "stddef.h", packages: []string{"d"}}, {compiler: []string{"gcc"}, header: "no-such-header.h", packages: []string{"e"}}})
+	if strings.Join(got, " ") != "a b e" {
 		t.Errorf("%q", got)
 	}
 	if err := install(t.Context(), nil, nil); err != nil {

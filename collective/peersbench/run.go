@@ -40,7 +40,7 @@ func run(ctx context.Context, o options, out, log io.Writer) (err error) {
 	if o.hosts > 0 {
 		needed = append(slices.Clone(list), program{compiler: []string{"ip"}, tools: []string{"tc"}, packages: []string{"iproute2"}})
 	}
-	if err := install(ctx, missing(needed), log); err != nil {
+	if err := install(ctx, missing(ctx, needed), log); err != nil {
 		return cause(ctx, err)
 	}
 	if o.hosts > 0 {
