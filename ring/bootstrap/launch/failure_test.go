@@ -65,14 +65,33 @@ func says(t *testing.T, err error, isUsage bool, words ...string) {
 	}
 }
 
-// One of four does not come: the others say who, and who is there.
+// One of four does not come: the others say who, and who is there, whoever's time is over
+// first.
 func TestAbsent(t *testing.T) {
 	t.Parallel()
-	port := freePort(t)
-	errs := together(within(t, 6*time.Second), at(port, 0, 4), at(port, 1, 4), at(port, 3, 4))
-	says(t, errs[0], false, "awaited rank 2; came: rank 0, rank 1 (host ", ", rank 3 (host ", errLate.Error())
-	for _, err := range errs[1:] {
-		says(t, err, false, "rank 2", "rank 0 at 127.0.0.1")
+	const size, absent, patient = 4, 2, time.Minute
+	for first, why := range map[int]string{0: errLate.Error(), 3: "has hung up before all ranks were there"} {
+		t.Run(fmt.Sprintf("rank %d ends first", first), func(t *testing.T) {
+			t.Parallel()
+			port := freePort(t)
+			errs := make([]error, size)
+			var wg sync.WaitGroup
+			for rank := range size {
+				if rank == absent {
+					continue
+				}
+				ctx := within(t, patient)
+				if rank == first {
+					ctx = within(t, 6*time.Second)
+				}
+				wg.Go(func() { errs[rank] = together(ctx, at(port, rank, size))[0] })
+			}
+			wg.Wait()
+			says(t, errs[0], false, "awaited rank 2; came: rank 0, rank 1 (host ", ", rank 3 (host ", why)
+			for _, rank := range []int{1, 3} {
+				says(t, errs[rank], false, "rank 2", "rank 0 at 127.0.0.1")
+			}
+		})
 	}
 }
 

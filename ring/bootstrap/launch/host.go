@@ -148,6 +148,31 @@ func (h *host) change() {
 	}
 }
 
+// away are those that have not called yet. h.mu is held.
+func (h *host) away() (ranks []int) {
+	for r := 1; r < h.size; r++ {
+		if h.members[r] == nil {
+			ranks = append(ranks, r)
+		}
+	}
+	return ranks
+}
+
+// without says who is missing where something ends the wait for them: rank 0's own deadline,
+// or a rank that has hung up, as one whose deadline comes first does. h.mu is held.
+func (h *host) without(missing []int, err error) error {
+	if len(missing) == 0 {
+		return err
+	}
+	came := ""
+	for r := 1; r < h.size; r++ {
+		if m := h.members[r]; m != nil && len(came) < 200 {
+			came += ", " + m.who
+		}
+	}
+	return fmt.Errorf("rank 0 of %d at TCP port %d: awaited %s; came: rank 0%s: %w", h.size, h.listener.Addr().(*net.TCPAddr).Port, calls.Ranks(missing), came, err)
+}
+
 // absent are those without data of this round. h.mu is held.
 func (h *host) absent() (ranks []int) {
 	for r := 1; r < h.size; r++ {
@@ -182,14 +207,10 @@ func (h *host) AllGather(ctx context.Context, own []byte) ([][]byte, error) {
 			h.tell(word{All: all})
 			h.mu.Unlock()
 			return all, nil
-		case err == nil && ctx.Err() != nil:
-			came := ""
-			for r := 1; r < h.size; r++ {
-				if m := h.members[r]; m != nil && len(came) < 200 {
-					came += ", " + m.who
-				}
-			}
-			err = fmt.Errorf("rank 0 of %d at TCP port %d: awaited %s; came: rank 0%s: %w", h.size, h.listener.Addr().(*net.TCPAddr).Port, calls.Ranks(missing), came, context.Cause(ctx))
+		case err != nil:
+			err = h.without(h.away(), err)
+		case ctx.Err() != nil:
+			err = h.without(missing, context.Cause(ctx))
 		}
 		if err != nil {
 			h.tell(word{Error: err.Error(), Usage: usage.Is(err)})
