@@ -15,3 +15,9 @@ func pause()
 //
 //go:noescape
 func Publish(word *uint64, value uint64)
+
+// claim fetches a line that is to be written soon, from whoever has read it, and does not
+// wait for it.
+//
+//go:noescape
+func claim(word *uint64)

@@ -79,8 +79,10 @@ func (t *Team) gather(parity uint32) error {
 // whether the own ones are referred to. It returns the elements of a piece.
 func (t *Team) cut(c *Call, longest int, overwritten bool) (elements int) {
 	size := c.Type.Size()
-	elements = InboxPiece / size
-	t.parts = max(1, (longest+elements-1)/elements)
+	if elements, t.parts = longest, 1; longest*size > InboxPiece { // a division costs a short call something
+		elements = InboxPiece / size
+		t.parts = (longest + elements - 1) / elements
+	}
 	t.refers = c.Send.Mapped && !overwritten && t.contributes(c) && longest*size >= referBytes*(t.ranks-1)
 	return elements
 }
