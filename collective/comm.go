@@ -38,10 +38,9 @@ type Options struct {
 	Corrupt func(op Operation, segment int, payload []byte)
 }
 
-// Comm runs collective operations over a ring that is ready. Operations run one
-// at a time, first in, first out, each on the goroutine of its caller, or on that of the operations in flight; all
-// methods may be called concurrently. Every rank must make the same calls in the
-// same order.
+// Comm runs collective operations over a ring that is ready. Operations run one at a time, first
+// in, first out, each on the goroutine of its caller, or on that of the operations in flight; all
+// methods may be called concurrently. Every rank must make the same calls in the same order.
 type Comm struct {
 	ring       *ring.Ring
 	options    Options

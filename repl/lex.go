@@ -14,10 +14,10 @@ type Command struct {
 	Job   bool // a "&" has ended it: it is to run in the background
 }
 
-// Lexed is a text taken apart into commands, and each command into words. Commands
-// end at ";", the end of a line, or "&" before a space or either. Words are quoted as in a POSIX shell: '...' as it
-// is, "..." with \" and \\, \ before a single character, and at the end of a line to
-// go on in the next; "#" at the start of a word begins a comment. Nothing is expanded.
+// Lexed is a text taken apart into commands, and each command into words. Commands end at ";", the
+// end of a line, or "&" before a space or either. Words are quoted as in a POSIX shell: '...' as
+// it is, "..." with \" and \\, \ before a single character, and at the end of a line to go on in
+// the next; "#" at the start of a word begins a comment. Nothing is expanded.
 type Lexed struct {
 	Commands []Command
 	// Open is what wants another line: a quote or a \ at the end; 0: nothing. OpenLine

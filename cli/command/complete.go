@@ -56,9 +56,9 @@ func CompletionOf(f *pflag.Flag) (what string, args []string) {
 	return "nothing", nil
 }
 
-// completeOnRequest makes a tree know what its flags complete to when a shell asks, and for the command that it asks about: cobra keeps what a
-// flag completes to until the process ends, and our shell makes a tree for each
-// line.
+// completeOnRequest makes a tree know what its flags complete to when a shell asks, and for the
+// command that it asks about: cobra keeps what a flag completes to until the process ends, and our
+// shell makes a tree for each line.
 func (t *Table) completeOnRequest(root *cobra.Command) {
 	root.PersistentPreRun = func(cmd *cobra.Command, args []string) {
 		if cmd.Name() != cobra.ShellCompRequestCmd {

@@ -43,11 +43,12 @@
 //
 //	hierarchical all-reduce  2(α' + (L-1)/L Vβ') + 2(α + (H-1)/H V/L β) + ((L-1)/L + (H-1)/(HL)) Vγ
 //
-// whose first part the play of the script takes for messages, also where the ranks of a host reduce
-// and copy in memory that they share, which takes less; and of a binary tree, up and down, 2 lg n (α + Vβ) + 2 lg n Vγ. With segments that follow
-// one another through d steps, the time of one is paid once and that of the slowest stage
-// for each of the others: (d + S - 1) stages in place of d S (Träff, Ripke, Siebert, et al.,
-// "A pipelined algorithm for large, irregular all-gather problems", IJHPCA 24, 2010).
+// whose first part the play of the script takes for messages, also where the ranks of a host
+// reduce and copy in memory that they share, which takes less; and of a binary tree, up and down,
+// 2 lg n (α + Vβ) + 2 lg n Vγ. With segments that follow one another through d steps, the time of
+// one is paid once and that of the slowest stage for each of the others: (d + S - 1) stages in
+// place of d S (Träff, Ripke, Siebert, et al., "A pipelined algorithm for large, irregular
+// all-gather problems", IJHPCA 24, 2010).
 //
 // Those hold where n is a power of two, o and κ are nothing and segments are one. The
 // functions here take the plan as it runs: its segments, its depth, slots with a copy out

@@ -92,13 +92,14 @@ type Call struct {
 	// Signature has the number of elements, and the root, and tells the engines apart. Rank r owns the chunk
 	// reduce.Chunk(Count, Size, r), unless the call is Rooted or has Sets.
 	Signature
-	// Sets are for Pull what the ranks own in place of chunks, by rank: none, one or several runs of the vector, of
-	// about one length, all between the first and the last in the rank's buffers. Then the order of operands begins at the owner.
+	// Sets are for Pull what the ranks own in place of chunks, by rank: none, one or several runs
+	// of the vector, of about one length, all between the first and the last in the rank's
+	// buffers. Then the order of operands begins at the owner.
 	Sets [][]Run
 	// Gives: with Gather alone, this rank takes nothing from the others.
 	Gives bool
-	// More: another Pull follows at all ranks, and Send is left alone until that returns. So this one does not wait
-	// until the others have read it.
+	// More: another Pull follows at all ranks, and Send is left alone until that returns. So this
+	// one does not wait until the others have read it.
 	More bool
 	// Send and Recv hold the whole vector, but Recv without Gather and Send without
 	// Reduce the own chunk only. Their addresses are those of element 0, whether that is

@@ -75,9 +75,9 @@ type portCounters struct {
 	impairedLost uint64 `counter:"impaired_lost"`
 }
 
-// attach returns the endpoint of a local address, shared within the process: a peer
-// that knows of port 4791 only must find all contexts. A port of 0 takes 4791 or, if that is taken, a free one; own takes a
-// free one in any case.
+// attach returns the endpoint of a local address, shared within the process: a peer that knows of
+// port 4791 only must find all contexts. A port of 0 takes 4791 or, if that is taken, a free one;
+// own takes a free one in any case.
 func attach(addr netip.Addr, port uint16, own bool) (*endpoint, error) {
 	endpoints.Lock()
 	defer endpoints.Unlock()

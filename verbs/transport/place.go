@@ -54,7 +54,8 @@ type Adapter struct {
 	Link     pcie.Link // the slowest on its way to the root; zero: not known
 }
 
-// String is, for example, "ibv:mlx5_0 on NUMA node 1, distance 21, PCIe 0000:81:00.0, below 1 bridge, 16 GT/s x16".
+// String is, for example, "ibv:mlx5_0 on NUMA node 1, distance 21, PCIe 0000:81:00.0, below 1
+// bridge, 16 GT/s x16".
 func (a Adapter) String() string {
 	parts := []string{a.Device}
 	if a.Node >= 0 {
@@ -82,8 +83,9 @@ func (a Adapter) String() string {
 // adapters are in the order in which they serve a place.
 type adapters []Adapter
 
-// near puts devices in order: those whose NUMA node is nearest to the memory, then those
-// with the fastest way to the root of PCIe, then those with the fewest bridges. Those that are alike stay as they were.
+// near puts devices in order: those whose NUMA node is nearest to the memory, then those with the
+// fastest way to the root of PCIe, then those with the fewest bridges. Those that are alike stay
+// as they were.
 func near(files fs.FS, at Place, devices []string) adapters {
 	list := make(adapters, len(devices))
 	for i, name := range devices {

@@ -99,7 +99,8 @@ func New(o Options) (*Transport, error) {
 	if t.adapter, err = t.loop.adapter(p, &o); err != nil {
 		return nil, err
 	}
-	// As many sends of the peer are under way as it likes; a few more than ours keep most from waiting for a receive.
+	// As many sends of the peer are under way as it likes; a few more than ours keep most from
+	// waiting for a receive.
 	t.sendDepth, t.recvDepth = o.Depth+controlDepth, 2*(o.Depth+controlDepth)
 	if most := t.adapter.Attr.MaxQPWR; most > 0 {
 		t.sendDepth, t.recvDepth = min(t.sendDepth, most), min(t.recvDepth, most)
@@ -290,7 +291,8 @@ func (t *Transport) Err() error {
 }
 
 // Close says goodbye, waits for what is under way while something of it completes each second,
-// ends the rest, and resolves all futures. With a loop of its own it closes that, too. Closing twice is harmless.
+// ends the rest, and resolves all futures. With a loop of its own it closes that, too. Closing
+// twice is harmless.
 func (t *Transport) Close() error {
 	t.mu.Lock()
 	if t.ending {

@@ -86,9 +86,9 @@ func (g *generator) name(t reflect.Type) string {
 	return t.String()
 }
 
-// Generate makes the schema of records. Types of home and of the packages below it
-// go by their own names; enums are the values of those that have no others. It fails for a type that does not say which command it is
-// of.
+// Generate makes the schema of records. Types of home and of the packages below it go by their own
+// names; enums are the values of those that have no others. It fails for a type that does not say
+// which command it is of.
 func Generate(home string, records []Record, comments Comments, enums map[reflect.Type][]string) ([]byte, error) {
 	g := generator{comments, home, enums, map[string]*node{}, map[string]reflect.Type{}}
 	root := &node{

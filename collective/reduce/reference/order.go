@@ -128,7 +128,8 @@ type inputs interface {
 	read(rank int, dst []byte)
 }
 
-// evaluate computes an expression into dst. scratch holds a buffer of dst's length for each level of right operands.
+// evaluate computes an expression into dst. scratch holds a buffer of dst's length for each level
+// of right operands.
 func (e *expression) evaluate(dst []byte, scratch *[][]byte, level int, t reduce.Type, op reduce.Op, from inputs) {
 	if e.left == nil {
 		from.read(e.rank, dst)

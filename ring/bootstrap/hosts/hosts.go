@@ -36,11 +36,10 @@ func (n Node) Called(names map[Node]string) string {
 	return n.String()
 }
 
-// Parse reads a server list: entries host, host:port, [v6]:port or a bare
-// IPv6 address, separated by commas or white space, each perhaps with its group behind
-// it (rack=A); node[0-3,7] is a host for each number; @FILE stands for a file's contents, in which # begins a comment. A host
-// that is named several times
-// without a port gets consecutive ports from port on.
+// Parse reads a server list: entries host, host:port, [v6]:port or a bare IPv6 address, separated
+// by commas or white space, each perhaps with its group behind it (rack=A); node[0-3,7] is a host
+// for each number; @FILE stands for a file's contents, in which # begins a comment. A host that is
+// named several times without a port gets consecutive ports from port on.
 func Parse(list string, port int) ([]Node, error) {
 	if port < 1 || port > 65535 {
 		return nil, usage.Errorf("TCP port %d: expected 1 to 65535", port)

@@ -11,9 +11,9 @@ import (
 	"testing"
 )
 
-// Build builds libcuda.so.1, libamdhip64.so.7, libhiprtc.so.7 and libhsa-runtime64.so.1, and returns
-// their folder, for LD_LIBRARY_PATH of a child: a process reads it at its start alone. more are the files of further
-// kernels in C, as testdata/gpu.h has them: its more_kernels.
+// Build builds libcuda.so.1, libamdhip64.so.7, libhiprtc.so.7 and libhsa-runtime64.so.1, and
+// returns their folder, for LD_LIBRARY_PATH of a child: a process reads it at its start alone.
+// more are the files of further kernels in C, as testdata/gpu.h has them: its more_kernels.
 func Build(t testing.TB, more ...string) string {
 	t.Helper()
 	cc, err := exec.LookPath("cc")
