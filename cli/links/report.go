@@ -166,7 +166,7 @@ func (c *report) judge(ctx context.Context, x *measurement) (*links.Verdict, err
 	first := len(v.Findings)
 	x.gone, x.again = newGone(n), true
 	var repeats []*results
-	for range links.Confirmations {
+	for range links.Confirmations(n) {
 		if len(v.Findings) == 0 {
 			break
 		}

@@ -15,9 +15,18 @@ const (
 	againRounds = 24
 )
 
-// Confirmations is how often suspects are measured again. Of a million healthy pairs some
-// thousands are disturbed once, a few dozen twice, and none four times.
-const Confirmations = 3
+// Confirmations is how often suspects are measured again among so many ranks. Of a million healthy
+// pairs some thousands are disturbed once, a few dozen twice, and one in a few thousand such
+// networks four times in a row.
+func Confirmations(ranks int) int {
+	if ranks >= manyRanks {
+		return 4
+	}
+	return 3
+}
+
+// manyRanks make so many pairs that chance is asked once more.
+const manyRanks = 500
 
 // alone is up to how many pairs are measured again one by one, with nothing else on the network:
 // pairs that are measured at once may share something thin, and that they are slow says nothing

@@ -49,7 +49,7 @@ func TestSlowPortBehindThinLink(t *testing.T) {
 						return f
 					}
 					v := links.Judge(measure(nil), links.Options{})
-					for range links.Confirmations {
+					for range links.Confirmations(n) {
 						v = v.Confirm(measure(v.Retests(n)))
 					}
 					group, node := false, false

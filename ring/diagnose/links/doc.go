@@ -57,6 +57,6 @@
 // tests of groups, which assume that faults are those of nodes.
 //
 // The verdict of 1,000 ranks, of a million figures, takes each rank 0.8 s of a CPU: 0.1 to put in
-// order what was told, 0.55 to judge it, and 0.05 for each of the three confirmations; and 94 MiB
+// order what was told, 0.55 to judge it, and 0.05 for each of the four confirmations; and 94 MiB
 // beside the 153 that the ranks have told each other.
 package links

@@ -44,7 +44,7 @@ func TestTimeOfMesh(t *testing.T) {
 		}
 		phases[0] = append(phases[0], links.Circle(n, round))
 	}
-	for range links.Confirmations {
+	for range links.Confirmations(n) {
 		batches := v.Retests(n)
 		var rounds [][]int
 		for _, b := range batches {

@@ -11,7 +11,7 @@ import (
 // judge is the whole way: a mesh, the suspects again, and what holds.
 func judge(w *linkstest.World) *links.Verdict {
 	v := links.Judge(w.Measure(nil), links.Options{})
-	for range links.Confirmations {
+	for range links.Confirmations(w.N) {
 		if again := slices.Concat(v.Retests(w.N)...); len(again) > 0 {
 			v = v.Confirm(w.Measure(again))
 		}

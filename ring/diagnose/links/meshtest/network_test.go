@@ -109,7 +109,7 @@ func (m *Mesh) Judge() *links.Verdict {
 	n := m.World.N
 	figures := m.measure(links.Rounds(n), func(round int) []int { return links.Circle(n, round) })
 	v := links.Judge(figures, links.Options{})
-	for range links.Confirmations {
+	for range links.Confirmations(n) {
 		var rounds [][]int
 		for _, batch := range v.Retests(n) {
 			rounds = append(rounds, links.Disjoint(n, batch)...)
