@@ -7,12 +7,17 @@ import (
 	"log/slog"
 	"os"
 	"sync"
+	"time"
 
 	"gopkg.in/natefinch/lumberjack.v2"
 )
 
 // logsKept is how many files of former lines are kept beside a log file.
 const logsKept = 5
+
+// apart is the time between two files that are put aside: lumberjack names them by the
+// millisecond, and one of the same would take the place of the other.
+const apart = time.Millisecond
 
 // begins is how much is shown of a line that is left out: enough to tell which it was.
 const begins = 200
@@ -26,6 +31,8 @@ type journal struct {
 	file    *lumberjack.Logger
 	named   bool         // the file has its name
 	pending bytes.Buffer // what came before that
+	since   int          // bytes written since the last pause
+	wrote   time.Time    // the last line
 	closed  bool
 	broken  error // why a line was not written, the first time
 }
@@ -59,7 +66,13 @@ func (j *journal) put(line []byte) {
 		slog.New(slog.NewJSONHandler(&b, nil)).Warn("a line is left out, which is longer than --log-size", "bytes", len(line), "begins", string(line[:begins]))
 		line = b.Bytes()
 	}
-	if _, err := j.file.Write(line); j.broken == nil {
+	if j.since += len(line); j.since > j.file.MaxSize<<20 { // the file may be put aside a second time
+		time.Sleep(apart - time.Since(j.wrote))
+		j.since = len(line)
+	}
+	_, err := j.file.Write(line)
+	j.wrote = time.Now()
+	if j.broken == nil {
 		j.broken = err
 	}
 }
