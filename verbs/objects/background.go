@@ -6,16 +6,18 @@ import (
 )
 
 const (
-	// WatchTick is how often the goroutine looks whether somebody polls: what a peer
-	// waits for (an ACK, an answer) waits for this long at most after the last poll,
-	// far less than the shortest sensible retransmission timer.
-	WatchTick = 2 * time.Millisecond
+	// watchTick is how often the goroutine looks whether somebody polls.
+	watchTick = 2 * time.Millisecond
 	// longestWatch is what the tick grows to while somebody polls: a timer that wakes a thread
 	// takes 10 to 20 us of the CPU that ranks wait for, and there may be a hundred of them.
-	longestWatch = 4 * WatchTick
-	// pollEvery is how often a caller that polls does so at least, where it has a CPU. One
-	// that blocks between polls comes far less often: once in 10 ms (verbs.Waiter).
-	pollEvery = 500 * time.Microsecond
+	// What a peer waits for (an ACK, an answer) waits for twice this at most after the last
+	// poll, far less than the shortest sensible retransmission timer.
+	longestWatch = 4 * watchTick
+	// quietTicks without a poll come before the goroutine takes over. In each it makes
+	// progress once.
+	quietTicks = 4
+	// LongestUntilTakeOver bounds how long after the last poll the goroutine takes over.
+	LongestUntilTakeOver = 2*longestWatch + quietTicks*watchTick
 	// LongestSleep bounds a wait without a timer; nothing depends on it.
 	LongestSleep = time.Minute
 )
@@ -28,16 +30,23 @@ type Background struct {
 	done  chan struct{} // closed when the goroutine has ended
 }
 
-// Start starts it. sleepAndProgress makes progress until there is nothing to do,
-// sleeps until there is, and reports whether to go on.
-func (b *Background) Start(sleepAndProgress func() bool) {
+// Start starts it. progress makes progress once. sleepAndProgress makes progress until there
+// is nothing to do, sleeps until there is, and reports whether to go on: until somebody polls.
+func (b *Background) Start(progress func(), sleepAndProgress func() bool) {
 	b.kick, b.stop, b.done = make(chan struct{}, 1), make(chan struct{}), make(chan struct{})
-	go b.run(sleepAndProgress)
+	go b.run(progress, sleepAndProgress)
 }
 
-func (b *Background) run(sleepAndProgress func() bool) {
+// run leaves it to who polls, also to one that does so seldom: who waits for a CPU among
+// others polls when it has it, and whoever made progress here meanwhile would only keep them
+// from it. To take over is fifty looks at the socket, a ppoll, and the runtime's monitor,
+// which sees a thread return from that and wakes up every 20 us for a millisecond. With 16
+// ranks to a CPU over soft:lo that left ranks no turn within a tick, so that the next took
+// over: an operation of 8 bytes took 10 to 40 ms, of which three quarters of the CPUs' time
+// went to threads beside those that poll, and takes 2.
+func (b *Background) run(progress func(), sleepAndProgress func() bool) {
 	defer close(b.done)
-	watch := WatchTick
+	watch, quiet := watchTick, 0
 	tick := time.NewTimer(watch)
 	defer tick.Stop()
 	for {
@@ -48,19 +57,17 @@ func (b *Background) run(sleepAndProgress func() bool) {
 			return
 		case <-b.kick:
 		case <-tick.C:
-			// Once is enough: who waits for a CPU among others polls when it has it, and
-			// whoever made progress here meanwhile would only keep them from it. With eight
-			// ranks to a CPU over soft:lo a rank had fewer than four turns in a tick, was
-			// taken over for three times in four operations of 8 bytes, and each time looked
-			// at the socket fifty times; the runtime's monitor, which sees a thread return
-			// from ppoll, then woke up every 20 us for a millisecond. Together that was half
-			// of an operation's 1.5 ms.
 			if b.Polls() != before {
-				watch = min(2*watch, longestWatch)
+				watch, quiet = min(2*watch, longestWatch), 0
+				continue
+			}
+			if quiet < quietTicks {
+				watch, quiet = watchTick, quiet+1
+				progress()
 				continue
 			}
 		}
-		watch = WatchTick
+		watch, quiet = watchTick, 0
 		for !b.Stopping() && sleepAndProgress() {
 		}
 	}
@@ -71,12 +78,6 @@ func (b *Background) Polled() { b.polls.Add(1) }
 
 // Polls is how often somebody has polled.
 func (b *Background) Polls() uint64 { return b.polls.Load() }
-
-// PolledSince reports whether somebody polls: as often as that since there were so
-// many polls, a time ago.
-func (b *Background) PolledSince(before uint64, ago time.Duration) bool {
-	return time.Duration(b.polls.Load()-before)*pollEvery >= max(ago, 1)
-}
 
 // TakeOver ends the watching at once: the caller blocks instead of polling.
 func (b *Background) TakeOver() {

@@ -48,7 +48,7 @@ func newContext() (*Context, error) {
 	}
 	c.hub.OnChange = c.own.wake
 	c.qps.Store(new([]*qp))
-	c.background.Start(c.sleepAndProgress)
+	c.background.Start(func() { c.progressAll() }, c.sleepAndProgress)
 	return c, nil
 }
 

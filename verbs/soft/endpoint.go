@@ -101,7 +101,7 @@ func attach(addr netip.Addr, port uint16, own bool) (*endpoint, error) {
 	}
 	ep.tx.init(conn)
 	endpoints.byAddr[ep.local] = ep
-	ep.background.Start(ep.sleepAndProgress)
+	ep.background.Start(ep.progressInBackground, ep.sleepAndProgress)
 	if trace.Enabled(trace.Verbs) {
 		f := conn.Features()
 		trace.Debug(trace.Verbs, "endpoint open", slog.String("local", ep.local.String()), slog.Bool("gso", f.GSO),
@@ -399,6 +399,23 @@ func (e *endpoint) kickSend(q *qp) {
 	}
 }
 
+// progressInBackground makes progress once.
+func (e *endpoint) progressInBackground() {
+	e.mu.Lock()
+	e.progressAll(objects.Clock())
+	e.mu.Unlock()
+}
+
+// progressAll is progress that sends owed ACKs, too: nobody may come for the completions
+// that they wait for. The lock is held.
+func (e *endpoint) progressAll(now int64) (busy bool) {
+	busy = e.progress(now)
+	if len(e.dirty) > 0 {
+		e.send(now, true)
+	}
+	return busy
+}
+
 // emptyBeforeSleep is how many times in a row the socket is found empty before the
 // goroutine sleeps on it: some 20 us, about what a wake-up costs.
 const emptyBeforeSleep = 50
@@ -411,11 +428,8 @@ func (e *endpoint) sleepAndProgress() bool {
 	for empty := 0; empty < emptyBeforeSleep; empty++ {
 		e.mu.Lock()
 		now = objects.Clock()
-		if e.progress(now) {
+		if e.progressAll(now) {
 			empty = 0
-		}
-		if len(e.dirty) > 0 {
-			e.send(now, true) // owed ACKs are due: nobody may come for the completions
 		}
 		sleep = objects.LongestSleep
 		if e.deadline != 0 {
@@ -426,10 +440,9 @@ func (e *endpoint) sleepAndProgress() bool {
 	}
 	before := e.background.Polls()
 	_, err := e.conn.Wait(sleep)
-	slept := time.Duration(objects.Clock() - now)
 
 	e.mu.Lock()
 	e.waiting = 0
 	e.mu.Unlock()
-	return err == nil && !e.background.PolledSince(before, slept)
+	return err == nil && e.background.Polls() == before
 }

@@ -28,7 +28,7 @@ func TestBackgroundProgress(t *testing.T) {
 	const n = 1<<20 + 3
 	a, b := pair(t, n)
 	for i, op := range []verbs.Opcode{verbs.OpWrite, verbs.OpRead} {
-		time.Sleep(3 * objects.WatchTick) // b's goroutine has gone to sleep on its socket
+		time.Sleep(2 * objects.LongestUntilTakeOver) // b's goroutine has gone to sleep on its socket
 		from, to := a, b
 		if op == verbs.OpRead {
 			from, to = b, a
