@@ -13,6 +13,9 @@ const (
 	// packetPiece in the pieces of a mesh: on soft:lo 2 MiB in segments of 256 KiB take
 	// 0.7 ms, and of 32 KiB 1.8 ms.
 	packetByte, packetPiece = 1e-9, 2.5e-9
+	// packetTurn is of a piece where ranks take turns on a CPU: pieces wait for a turn, and go
+	// together.
+	packetTurn = 1.3e-9
 	// core is of a core that reduces or copies what does not fit a cache.
 	core = 1 / 20e9
 )
@@ -36,26 +39,42 @@ const Halved, HalvedBytes = 5, 32 << 10
 //
 // Ranks that a power of two leaves over take two messages more, of the whole vector.
 //
-// On soft:lo with two CPUs, where a turn of the scheduler brings each rank one message, 16 ranks
-// take for 256 KiB 12 ms round the ring and 7.6 by halves, for 1 MiB 22 and 21, for 4 MiB 64 and 75;
-// 8 ranks 3.8 and 3.3, 9.3 and 10.6; 4 ranks for 64 KiB 0.40 and, by the whole vector, 0.30, for
-// 256 KiB 0.66 and 1.1.
+// In software, where ranks take turns, those turns are the time of a message and of a byte
+// alike, and what counts is what all ranks do together: with x ranks left over
+//
+//	ring  k(n-1)h + kVβ    by halves  kLh + kV(β' + βx/n)    k phases
+//
+// On soft:lo with two CPUs all-reduce takes, in ms, round the ring and by halves (- is not measured;
+// reduce-scatter and all-gather cross over at two thirds of the length):
+//
+//	ranks      128 KiB     256 KiB     512 KiB       1 MiB       2 MiB
+//	    8    2.3   1.0   3.0   1.6   4.5   4.6   8.6   8.6         -
+//	   12    4.0   3.0   5.8   5.3   8.6    12     -                -
+//	   16    8.2   3.1    10   4.7    11   9.1    16    18         -
+//	   24     14   7.6    23    17    26    23    41    53         -
+//	   32          -      38    14    49    26    71    56   120   125
 func Bytes(phases, ranks, mbps, turns int) int64 {
+	steps, left := bits.Len(uint(ranks))-1, 0
+	if whole := 1 << steps; whole < ranks {
+		steps, left = steps+2, ranks-whole
+	}
+	if saved := float64(ranks - 1 - steps); turns > 1 && mbps == 0 && (phases < 2 || ranks >= Halved) {
+		return int64(max(0, saved*packets/(packetTurn-packetByte+packetByte*float64(left)/float64(ranks))))
+	}
 	h, ring, mesh := packets, packetByte, packetPiece
 	if mbps > 0 {
 		ring = 8 / (float64(mbps) * 1e6)
 		h, mesh = message, ring
 	}
 	h *= float64(max(1, turns))
-	steps, folded := float64(bits.Len(uint(ranks))-1), 0.0
-	if ranks&(ranks-1) != 0 {
-		steps, folded = steps+2, 1
-	}
+	folded := float64(min(left, 1))
 	more := mesh + core - ring + folded*(mesh+core)
 	if phases == 2 {
-		more = steps*max(mesh, core) - 2*ring - core
+		more = float64(steps)*max(mesh, core) - 2*ring - core
 	}
-	at := func(steps, more float64) int64 { return int64(max(0, h*(float64(phases*(ranks-1))-steps)/more)) }
+	at := func(steps int, more float64) int64 {
+		return int64(max(0, h*float64(phases*(ranks-1)-steps)/more))
+	}
 	whole := at(steps, more)
 	if phases < 2 || ranks < Halved || mbps > 0 {
 		return whole
