@@ -13,8 +13,11 @@ const (
 	// What a peer waits for (an ACK, an answer) waits for twice this at most after the last
 	// poll, far less than the shortest sensible retransmission timer.
 	longestWatch = 4 * watchTick
-	// quietTicks without a poll come before the goroutine takes over. In each it makes
-	// progress once.
+	// pollEvery is how often who polls does so at least, for the goroutine to leave it to them.
+	// One that blocks between polls comes less often: once in 10 ms (verbs.Waiter).
+	pollEvery = 4 * time.Millisecond
+	// quietTicks without enough polls come before the goroutine takes over. In each it makes
+	// progress.
 	quietTicks = 4
 	// LongestUntilTakeOver bounds how long after the last poll the goroutine takes over.
 	LongestUntilTakeOver = 2*longestWatch + quietTicks*watchTick
@@ -30,8 +33,8 @@ type Background struct {
 	done  chan struct{} // closed when the goroutine has ended
 }
 
-// Start starts it. progress makes progress once. sleepAndProgress makes progress until there
-// is nothing to do, sleeps until there is, and reports whether to go on: until somebody polls.
+// Start starts it. progress makes progress. sleepAndProgress does so until there is nothing to
+// do, sleeps until there is, and reports whether to go on: until somebody polls.
 func (b *Background) Start(progress func(), sleepAndProgress func() bool) {
 	b.kick, b.stop, b.done = make(chan struct{}, 1), make(chan struct{}), make(chan struct{})
 	go b.run(progress, sleepAndProgress)
@@ -43,21 +46,25 @@ func (b *Background) Start(progress func(), sleepAndProgress func() bool) {
 // which sees a thread return from that and wakes up every 20 us for a millisecond. With 16
 // ranks to a CPU over soft:lo that left ranks no turn within a tick, so that the next took
 // over: an operation of 8 bytes took 10 to 40 ms, of which three quarters of the CPUs' time
-// went to threads beside those that poll, and takes 2.
+// went to threads beside those that poll, and takes 2 to 3.
+//
+// A poll now and then is not enough. Linux lets threads that yield wait for those that do not:
+// with 64 ranks to a CPU that touched their memory for the first time, two polls in a row were
+// further apart than all of a peer's retries.
 func (b *Background) run(progress func(), sleepAndProgress func() bool) {
 	defer close(b.done)
 	watch, quiet := watchTick, 0
 	tick := time.NewTimer(watch)
 	defer tick.Stop()
 	for {
-		before := b.Polls()
+		before, begun := b.Polls(), time.Now()
 		tick.Reset(watch)
 		select {
 		case <-b.stop:
 			return
 		case <-b.kick:
 		case <-tick.C:
-			if b.Polls() != before {
+			if b.PolledSince(before, time.Since(begun)) { // which is longer than the tick without a CPU
 				watch, quiet = min(2*watch, longestWatch), 0
 				continue
 			}
@@ -78,6 +85,12 @@ func (b *Background) Polled() { b.polls.Add(1) }
 
 // Polls is how often somebody has polled.
 func (b *Background) Polls() uint64 { return b.polls.Load() }
+
+// PolledSince reports whether somebody polls: as often as that since there were so
+// many polls, a time ago.
+func (b *Background) PolledSince(before uint64, ago time.Duration) bool {
+	return time.Duration(b.polls.Load()-before)*pollEvery >= max(ago, 1)
+}
 
 // TakeOver ends the watching at once: the caller blocks instead of polling.
 func (b *Background) TakeOver() {

@@ -18,7 +18,7 @@ func TestBackground(t *testing.T) {
 			turns.Add(1)
 			before := b.Polls()
 			time.Sleep(watchTick / 2)
-			return b.Polls() == before
+			return !b.PolledSince(before, watchTick/2)
 		})
 		expect := func(when string, ticks, least, most int32) {
 			t.Helper()
@@ -45,9 +45,21 @@ func TestBackground(t *testing.T) {
 		expect("blocked", 0, 1, 1)
 		polling(watchTick-1, time.Second)
 		expect("polled after blocking", 0, 0, 0)
-		polling(3*watchTick, time.Second)
+		polling(pollEvery-1, time.Second)
 		if turns.Load() != 0 {
-			t.Errorf("polled once in three ticks, and it took over")
+			t.Errorf("polled every %v, and it took over", pollEvery)
+		}
+		polling(8*pollEvery, time.Second)
+		if turns.Load() == 0 {
+			t.Errorf("polled every %v, and it did not take over", 8*pollEvery)
+		}
+		if before := b.Polls(); b.PolledSince(before, 1) || b.PolledSince(before, time.Hour) {
+			t.Error("no poll, and somebody polled")
+		}
+		before := b.Polls()
+		b.Polled()
+		if !b.PolledSince(before, pollEvery) || b.PolledSince(before, pollEvery+1) {
+			t.Errorf("one poll: %v in %v and %v in a moment more, want true and false", b.PolledSince(before, pollEvery), pollEvery, b.PolledSince(before, pollEvery+1))
 		}
 		b.Stop(func() {})
 	})

@@ -21,7 +21,7 @@ func (c *Context) sleepAndProgress() bool {
 			idle = 0
 		}
 	}
-	before := c.background.Polls()
+	before, begun := c.background.Polls(), objects.Clock()
 	// A request that is posted from here on sees the flag, or is seen.
 	bell := atomic.LoadUint32(c.own.doorbell)
 	atomic.StoreUint32(c.own.sleeping, 1)
@@ -31,7 +31,7 @@ func (c *Context) sleepAndProgress() bool {
 	}
 	_ = memfd.Wait(c.own.doorbell, bell, c.untilDue())
 	atomic.StoreUint32(c.own.sleeping, 0)
-	return c.background.Polls() == before
+	return !c.background.PolledSince(before, time.Duration(objects.Clock()-begun))
 }
 
 // progressAll makes a round of progress that leaves nothing unanswered.

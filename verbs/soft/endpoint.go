@@ -399,11 +399,13 @@ func (e *endpoint) kickSend(q *qp) {
 	}
 }
 
-// progressInBackground makes progress once.
+// progressInBackground makes progress until there is nothing to do.
 func (e *endpoint) progressInBackground() {
-	e.mu.Lock()
-	e.progressAll(objects.Clock())
-	e.mu.Unlock()
+	for busy := true; busy && !e.background.Stopping(); {
+		e.mu.Lock()
+		busy = e.progressAll(objects.Clock())
+		e.mu.Unlock()
+	}
 }
 
 // progressAll is progress that sends owed ACKs, too: nobody may come for the completions
@@ -440,9 +442,10 @@ func (e *endpoint) sleepAndProgress() bool {
 	}
 	before := e.background.Polls()
 	_, err := e.conn.Wait(sleep)
+	slept := time.Duration(objects.Clock() - now)
 
 	e.mu.Lock()
 	e.waiting = 0
 	e.mu.Unlock()
-	return err == nil && e.background.Polls() == before
+	return err == nil && !e.background.PolledSince(before, slept)
 }
