@@ -45,7 +45,7 @@ func (b *Background) Start(progress func(), sleepAndProgress func() bool) {
 // from it. To take over is fifty looks at the socket, a ppoll, and the runtime's monitor,
 // which sees a thread return from that and wakes up every 20 us for a millisecond. With 16
 // ranks to a CPU over soft:lo that left ranks no turn within a tick, so that the next took
-// over: an operation of 8 bytes took 10 to 40 ms, of which three quarters of the CPUs' time
+// over: an operation of 8 bytes took 10 to 40 ms, where three fifths of the CPUs' time
 // went to threads beside those that poll, and takes 2 to 3.
 //
 // A poll now and then is not enough. Linux lets threads that yield wait for those that do not:
