@@ -51,6 +51,7 @@ type endpoint struct {
 	dirty    []*qp          // may have something to send, or owe an ACK
 	idle     int            // rounds of progress in a row that found nothing
 	deadline int64          // no timer runs out before; 0: none runs
+	polled   int64          // when somebody polled last
 	waiting  int64          // the background goroutine sleeps until then; 0: it does not sleep
 	out      rc.Output
 	tx       transmitter
@@ -128,16 +129,22 @@ func (e *endpoint) window(mtu int) int {
 	return max(1, min(maxWindow, e.conn.RecvBuffer()/2/(mtu+packetOverhead)))
 }
 
+// pollsSeldom: whoever had not polled for so long may not come again before the peer's timer
+// runs out.
+const pollsSeldom = int64(4 * time.Millisecond)
+
 // poll makes one round of progress, unless somebody else is at it. The last poll
-// for a while sends what is owed, too.
+// for a while sends what is owed, too, and so does one that comes seldom.
 func (e *endpoint) poll(last bool) {
 	e.background.Polled()
 	if !e.mu.TryLock() {
 		return
 	}
 	now := objects.Clock()
+	seldom := now-e.polled > pollsSeldom
+	e.polled = now
 	e.progress(now)
-	for more := last; more && len(e.dirty) > 0; {
+	for more := last || seldom; more && len(e.dirty) > 0; {
 		more = e.send(now, true)
 	}
 	e.mu.Unlock()
