@@ -13,9 +13,9 @@ const (
 	// What a peer waits for (an ACK, an answer) waits for twice this at most after the last
 	// poll, far less than the shortest sensible retransmission timer.
 	longestWatch = 4 * watchTick
-	// pollEvery is how often who polls does so at least, for the goroutine to leave it to them.
+	// PollEvery is how often who polls does so at least, for the goroutine to leave it to them.
 	// One that blocks between polls comes less often: once in 10 ms (verbs.Waiter).
-	pollEvery = 4 * time.Millisecond
+	PollEvery = 4 * time.Millisecond
 	// quietTicks without enough polls come before the goroutine takes over. In each it makes
 	// progress.
 	quietTicks = 4
@@ -49,8 +49,8 @@ func (b *Background) Start(progress func(), sleepAndProgress func() bool) {
 // went to threads beside those that poll, and takes 2 to 3.
 //
 // A poll now and then is not enough. Linux lets threads that yield wait for those that do not:
-// with 64 ranks to a CPU that touched their memory for the first time, two polls in a row were
-// further apart than all of a peer's retries.
+// with 64 ranks to a CPU that touched their memory for the first time, peers ran out of retries
+// where one poll in a tick was enough.
 func (b *Background) run(progress func(), sleepAndProgress func() bool) {
 	defer close(b.done)
 	watch, quiet := watchTick, 0
@@ -89,7 +89,7 @@ func (b *Background) Polls() uint64 { return b.polls.Load() }
 // PolledSince reports whether somebody polls: as often as that since there were so
 // many polls, a time ago.
 func (b *Background) PolledSince(before uint64, ago time.Duration) bool {
-	return time.Duration(b.polls.Load()-before)*pollEvery >= max(ago, 1)
+	return time.Duration(b.polls.Load()-before)*PollEvery >= max(ago, 1)
 }
 
 // TakeOver ends the watching at once: the caller blocks instead of polling.

@@ -45,21 +45,21 @@ func TestBackground(t *testing.T) {
 		expect("blocked", 0, 1, 1)
 		polling(watchTick-1, time.Second)
 		expect("polled after blocking", 0, 0, 0)
-		polling(pollEvery-1, time.Second)
+		polling(PollEvery-1, time.Second)
 		if turns.Load() != 0 {
-			t.Errorf("polled every %v, and it took over", pollEvery)
+			t.Errorf("polled every %v, and it took over", PollEvery)
 		}
-		polling(8*pollEvery, time.Second)
+		polling(8*PollEvery, time.Second)
 		if turns.Load() == 0 {
-			t.Errorf("polled every %v, and it did not take over", 8*pollEvery)
+			t.Errorf("polled every %v, and it did not take over", 8*PollEvery)
 		}
 		if before := b.Polls(); b.PolledSince(before, 1) || b.PolledSince(before, time.Hour) {
 			t.Error("no poll, and somebody polled")
 		}
 		before := b.Polls()
 		b.Polled()
-		if !b.PolledSince(before, pollEvery) || b.PolledSince(before, pollEvery+1) {
-			t.Errorf("one poll: %v in %v and %v in a moment more, want true and false", b.PolledSince(before, pollEvery), pollEvery, b.PolledSince(before, pollEvery+1))
+		if !b.PolledSince(before, PollEvery) || b.PolledSince(before, PollEvery+1) {
+			t.Errorf("one poll: %v in %v and %v in a moment more, want true and false", b.PolledSince(before, PollEvery), PollEvery, b.PolledSince(before, PollEvery+1))
 		}
 		b.Stop(func() {})
 	})

@@ -129,22 +129,19 @@ func (e *endpoint) window(mtu int) int {
 	return max(1, min(maxWindow, e.conn.RecvBuffer()/2/(mtu+packetOverhead)))
 }
 
-// pollsSeldom: whoever had not polled for so long may not come again before the peer's timer
-// runs out.
-const pollsSeldom = int64(4 * time.Millisecond)
-
 // poll makes one round of progress, unless somebody else is at it. The last poll
-// for a while sends what is owed, too, and so does one that comes seldom.
+// for a while sends what is owed, too, and so does one that comes late: the next may be too
+// late for the peer's timer.
 func (e *endpoint) poll(last bool) {
 	e.background.Polled()
 	if !e.mu.TryLock() {
 		return
 	}
 	now := objects.Clock()
-	seldom := now-e.polled > pollsSeldom
+	late := now-e.polled > int64(objects.PollEvery)
 	e.polled = now
 	e.progress(now)
-	for more := last || seldom; more && len(e.dirty) > 0; {
+	for more := last || late; more && len(e.dirty) > 0; {
 		more = e.send(now, true)
 	}
 	e.mu.Unlock()
