@@ -44,6 +44,37 @@ func TestBackgroundProgress(t *testing.T) {
 	}
 }
 
+// An ACK that has come counts before the timer that waited for it, also behind much else.
+func TestTimerLooksAtTheSocketFirst(t *testing.T) {
+	a, b := pair(t, 4096)
+	junk, _, to := besides(t, b, a)
+	for _, e := range []*end{a, b} { // the test alone makes progress, by its own clock
+		ep := e.qp.(*qp).ep
+		ep.mu.Lock()
+		defer ep.mu.Unlock()
+	}
+	q, peer := a.qp.(*qp), b.qp.(*qp)
+	if err := q.rc.PostSend(&request(verbs.OpWrite, a, b, 64)[0], &q.ep.out); err != nil {
+		t.Fatal(err)
+	}
+	now := objects.Clock()
+	q.ep.sendFor(q, now, false)
+	for range 100 { // more than one look at the socket takes
+		if _, err := junk.WriteToUDPAddrPort([]byte("no packet"), to); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for peer.ep.progressAll(now) {
+	}
+	if peer.ep.port.AckPkts != 1 {
+		t.Fatalf("%d ACKs were sent, want 1", peer.ep.port.AckPkts)
+	}
+	q.ep.progress(now + int64(time.Hour))
+	if n := &q.ep.port; n.LocalAckTimeoutErr != 0 || n.LossProbes != 0 || !q.rc.Idle() {
+		t.Errorf("%d timers ran out and %d probes were sent for an ACK that had come, the queue pair idle: %v", n.LocalAckTimeoutErr, n.LossProbes, q.rc.Idle())
+	}
+}
+
 // Neither end polls, and both block in GetEvent: progress is the goroutines'.
 func TestBlockingWait(t *testing.T) {
 	a, b := pair(t, 4096)
