@@ -93,6 +93,9 @@ func TestPlanAlgorithm(t *testing.T) {
 	}{
 		{bytes: 4, ranks: 2, algorithm: AlgorithmInbox, protocol: Eager, segment: 4, soft: true},
 		{bytes: 4, ranks: 3, algorithm: AlgorithmRecursiveDoubling, protocol: Eager, segment: 4, soft: true},
+		{bytes: 32 << 20, ranks: 2, algorithm: AlgorithmRing, protocol: Eager, segment: 243200, soft: true},
+		{bytes: 32<<20 + 8, ranks: 2, algorithm: AlgorithmRing, protocol: RendezvousWrite, segment: autoSegmentMax, soft: true},
+		{32 << 20, 2, CallOptions{}, Table{EagerMax: 1 << 20}, AlgorithmRing, RendezvousWrite, autoSegmentMax, true},
 		{32 << 10, 2, CallOptions{}, Table{}, AlgorithmInbox, Eager, 32 << 10, false},
 		{4, 8, CallOptions{}, Table{}, AlgorithmInbox, Eager, 4, false},
 		{0, 9, CallOptions{}, Table{}, AlgorithmRecursiveDoubling, Eager, 4, false},
