@@ -157,8 +157,8 @@ const takenBeforeTick = 64
 func (e *endpoint) progress(now int64) (busy bool) {
 	got := e.takeIn(now)
 	if e.deadline != 0 && now >= e.deadline {
-		for n := 0; n < takenBeforeTick && e.takeIn(now); n++ {
-			got = true
+		for more, n := got, 0; more && n < takenBeforeTick; n++ {
+			more = e.takeIn(now)
 		}
 		e.tick(now)
 	}
