@@ -11,10 +11,10 @@ import (
 //
 // The inbox is a round in which a rank has a line of each other one: (n-1)λ, and a turn if there
 // are fewer CPUs. What is longer than a word is written into the peers' boards, (n-1)bκ for b
-// bytes, and taken from there, (n-1)bφ, or to be reduced (n-1)b(φ + γ - κ). In a large team, or
-// one whose ranks take turns on the CPUs, each posts it once in its own board: bκ. From a page
-// for each peer on it is read where it is, for two rounds more: (n-1)bγ and 2(n-1)λ. What all
-// ranks of a CPU do takes as many times as long.
+// bytes, and taken from there, (n-1)bφ, or to be reduced (n-1)b(φ + γ - κ). In a large team each
+// posts it once in its own board, bκ, and so does one whose ranks take turns on the CPUs with
+// what is the same for all. From some length on it is read where it is, for two rounds more:
+// (n-1)bγ and 2(n-1)λ. What all ranks of a CPU do takes as many times as long.
 //
 // A short vector of an operation with a root goes through queues. Who contributes posts it,
 // bκ beyond a word, and is ahead of who takes it, so that in a row of them nobody waits for
@@ -75,9 +75,14 @@ func (m *Machine) direct(k *collective.Call) float64 {
 	if k.Op != collective.OpAllReduce && !k.Op.Rooted() {
 		own = v / n
 	}
-	posts, posted := sharedmem.Posts(m.Ranks) || all > 1, own
-	if posts && k.Op == collective.OpReduceScatter { // each takes its chunk of what was posted whole
+	scatters := k.Op == collective.OpReduceScatter
+	posts, posted := sharedmem.Posts(m.Ranks) || all > 1 && !scatters, own
+	if posts && scatters { // each takes its chunk of what was posted whole
 		posted = v
+	}
+	refers := posted >= sharedmem.ReferBytes*(n-1)
+	if !posts && all > 1 {
+		refers = v >= sharedmem.ReferTurns
 	}
 	pieces := max(1, math.Ceil(posted/sharedmem.InboxPiece))
 	t := m.Call + pieces*meet
@@ -85,7 +90,7 @@ func (m *Machine) direct(k *collective.Call) float64 {
 		return t + m.copyOwn(k)
 	}
 	taken := fetched // of each byte that another rank gives
-	switch refers := posted >= 4<<10*(n-1); {
+	switch {
 	case refers:
 		t += (pieces + 1) * meet
 		taken = copied

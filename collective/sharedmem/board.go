@@ -11,9 +11,7 @@ const (
 	MinRanks, MaxRanks = 2, 256
 	// inboxRanks is the largest team in which every rank writes into the boards of all
 	// others. In a larger one it posts in its own, once, what the others read there: n lines
-	// change hands and not n*n, and a board has as many whatever the number of ranks. So it
-	// does in a crowded one, where most find a line in a cache that another rank has filled:
-	// on two CPUs 4 ranks take a tenth less, 8 a tenth to a quarter.
+	// change hands and not n*n, and a board has as many whatever the number of ranks.
 	inboxRanks = 8
 
 	// lineBytes is what one control line takes: a cache line of 64 bytes, and the
@@ -69,13 +67,13 @@ func (l *line) store(value uint64) { Publish(&l[0], value) }
 //	announcement    what the owner is in
 //	queue           lines that the owner posts, for calls with a root
 //	payloads        of those that do not fit their lines
-//	inbox lines     one per peer and parity, written by the peer: the tag and a word
+//	inbox lines     one per entry and parity: the tag and a word
 //	inbox areas     InboxPiece bytes for each of these lines
 //	send slots      slotDepth times n-1 segments: the owner's input, for each peer
 //	result slots    slotDepth segments: the owner's chunk, complete
 //
-// An inbox entry for the owner itself is its scratch memory. Beyond inboxRanks there are
-// two entries: posted, which the owner writes and all others read, and scratch.
+// The inbox entry for the owner itself is its scratch memory; beyond inboxRanks that is the
+// only one. In one more the owner posts what all others read.
 type layout struct {
 	ranks                        int
 	inboxes                      uint64
@@ -84,18 +82,11 @@ type layout struct {
 	areas, sends, results, bytes uint64 // offsets, and the size of it all
 }
 
-// The inbox entries of a board beyond inboxRanks.
-const (
-	posted = iota
-	scratch
-	postedInboxes
-)
-
 func layoutOf(ranks int) layout {
 	n := uint64(ranks)
-	l := layout{ranks: ranks, inboxes: n, slot: slotBytes}
+	l := layout{ranks: ranks, inboxes: n + 1, slot: slotBytes}
 	if ranks > inboxRanks {
-		l.inboxes = postedInboxes
+		l.inboxes = 2 // scratch, which is the first, and posted
 		l.slot = max(sendBytes/slotDepth/(n-1)/pageBytes*pageBytes, shortestSlot)
 	}
 	l.inboxLines = (ownLines + announcedLines) * lineBytes
@@ -121,8 +112,11 @@ func (l *layout) announcement(board uint64) *Announcement {
 	return &memory.Slice[Announcement](board+ownLines*lineBytes, 1)[0]
 }
 
+// posted is the entry that a board's owner posts in.
+func (l *layout) posted() int { return int(l.inboxes) - 1 }
+
 // inbox returns the line of an entry that is written in rounds of a parity: by rank entry, or
-// the one that is posted by the board's owner.
+// by the board's owner.
 func (l *layout) inbox(board uint64, entry int, parity uint32) *line {
 	return &memory.Slice[line](board+l.inboxLines+(2*uint64(entry)+uint64(parity))*lineBytes, 1)[0]
 }

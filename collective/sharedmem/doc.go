@@ -11,8 +11,8 @@
 //
 //   - [Team.Inbox] for small vectors: everybody writes into everybody's board, or
 //     from some length on refers to its own buffer where that is mapped, and
-//     reduces in the order of ranks. In a large team, or a crowded one, everybody
-//     posts in its own board what all others read there.
+//     reduces in the order of ranks. In a large team, and in a crowded one what is the
+//     same for all, everybody posts in its own board what all others read there.
 //   - [Team.Pull] for long ones: each rank reduces its own chunk, reading its
 //     peers' buffers in place where these are mapped, in the order of the ring,
 //     and the others pull the result.

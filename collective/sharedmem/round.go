@@ -26,12 +26,16 @@ func (t *Team) open() (parity uint32) {
 	return t.round & 1
 }
 
-// put gives a peer its payload of the round: in the line, or in the area behind it.
+// put gives a peer its payload of the round: in the line, or in the area behind it, unless it
+// is posted.
 func (t *Team) put(p *peer, parity uint32, payload []byte) {
 	word := uint64(written)
-	if len(payload) <= linePayload {
+	switch {
+	case len(payload) <= linePayload:
 		word = wordOf(payload)
-	} else {
+	case t.posts:
+		word = posted
+	default:
 		copy(p.outArea[parity], payload)
 	}
 	// Right before the tag, so that no check for a nil pointer comes between, which would be
@@ -58,6 +62,7 @@ func wordOf(payload []byte) uint64 {
 const (
 	written  = 0 // it is in the area
 	referred = 1 // its address and its key are there
+	posted   = 2 // it is in its owner's board
 )
 
 // refer gives a peer a reference to its payload, of more than linePayload bytes,
@@ -98,6 +103,8 @@ func (t *Team) payload(p *peer, parity uint32, n int) ([]byte, error) {
 		return memory.AsBytes(l[1:2])[:n:n], nil
 	case l[1] == written:
 		return area[:n:n], nil
+	case l[1] == posted:
+		return p.postArea[parity][:n:n], nil
 	}
 	t.referred = true
 	addr, key := binary.NativeEndian.Uint64(area), binary.NativeEndian.Uint64(area[8:])

@@ -111,6 +111,9 @@ type Call struct {
 func (c *Call) reduces() bool { return c.Phases&Reduce != 0 }
 func (c *Call) gathers() bool { return c.Phases&Gather != 0 }
 
+// scatters: each has something else for each.
+func (c *Call) scatters() bool { return c.Phases == Reduce && !c.Rooted }
+
 // count is the number of elements.
 func (c *Call) count() int { return int(c.Count) }
 
@@ -127,7 +130,7 @@ type Team struct {
 	peers       []peer  // by rank; the own one's inbox is scratch memory
 	others      []*peer // from the next rank on, so that ranks do not all begin with the same
 	targets     []*peer // where to write in a round: for the others, or beyond inboxRanks once for all
-	posts       bool    // the ranks post in their own boards, and do not write into the others'
+	turns       bool    // the ranks take turns on the CPUs, and have inboxes
 	wait        waiter
 	err         error
 
@@ -165,6 +168,7 @@ type peer struct {
 	// By parity of the round: where it writes, and where we write to it.
 	in, out         [2]*line
 	inArea, outArea [2][]byte
+	postArea        [2][]byte // where it posts
 	board           uint64
 	lines           [ownLines]*line // of its board
 
@@ -186,6 +190,8 @@ type state struct {
 	// refers: the own contributions to inboxes are read in place; referred: a
 	// peer's were.
 	refers, referred bool
+	// posts: the own ones are written once, in the own board, and not into each inbox.
+	posts bool
 }
 
 // phase is what a rank waits in.
@@ -214,7 +220,7 @@ func New(c Config) (*Team, error) {
 	t := &Team{
 		rank: c.Rank, ranks: c.Size, numbers: c.Numbers, epoch: c.Epoch, layout: layoutOf(c.Size), mapped: c.Map,
 		board: c.Boards[c.Rank], peers: make([]peer, c.Size), wait: newWaiter(c.Gosched, c.Crowded, c.Affinity, c.Timeout, c.Stop), made: time.Now(),
-		posts: c.Crowded || Posts(c.Size),
+		turns: c.Crowded && !Posts(c.Size),
 	}
 	t.wait.long = c.Long
 	if c.Lateness != nil {
@@ -230,14 +236,15 @@ func New(c Config) (*Team, error) {
 		for parity := range uint32(2) {
 			in, from, out := t.board, r, t.rank
 			switch {
-			case !t.posts:
+			case !Posts(c.Size):
 			case r == t.rank:
-				from, out = scratch, posted
+				from, out = 0, l.posted()
 			default:
-				in, from, out = p.board, posted, posted // and it is not written
+				in, from, out = p.board, l.posted(), l.posted() // and it is not written
 			}
 			p.in[parity], p.inArea[parity] = l.inbox(in, from, parity), l.area(in, from, parity)
 			p.out[parity], p.outArea[parity] = l.inbox(p.board, out, parity), l.area(p.board, out, parity)
+			p.postArea[parity] = l.area(p.board, l.posted(), parity)
 		}
 		for which := range p.lines {
 			p.lines[which] = l.own(p.board, which)
@@ -247,14 +254,14 @@ func New(c Config) (*Team, error) {
 	for k := 1; k < t.ranks; k++ {
 		t.others = append(t.others, &t.peers[(t.rank+k)%t.ranks])
 	}
-	if t.targets = t.others; t.posts {
+	if t.targets = t.others; Posts(c.Size) {
 		t.targets = []*peer{&t.peers[t.rank]}
 	}
 	return t, nil
 }
 
-// Posts tells whether the ranks of a team of so many post in their own boards, though each has
-// a CPU, and do not write into the others'.
+// Posts tells whether the ranks of a team of so many post all in their own boards, the tags too,
+// and do not write into the others'.
 func Posts(ranks int) bool { return ranks > inboxRanks }
 
 // begin makes the team ready for a call, of which the ranks share the work or not.
