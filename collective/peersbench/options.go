@@ -57,7 +57,7 @@ func (o *options) flags(f *pflag.FlagSet) {
 	f.IntSliceVar(&o.rankNumbers, "ranks", []int{2, 4}, "numbers of ranks, such as 2,4,8,16,32, those of all hosts together (with --hosts 4 a host unless said otherwise); sizes that do not fit into the memory are left out")
 	f.StringSliceVar(&o.operationTexts, "operations", operationNames(), "collectives; of those that have one rank 0 is the root; a barrier has no sizes")
 	f.StringSliceVar(&o.contenders, "contenders", nil, "who is measured, of "+strings.Join(contenderNames(false), ", ")+"; with --hosts of "+strings.Join(contenderNames(true), ", ")+" (default: all that are a fair reference)")
-	f.StringVar(&o.baseline, "baseline", "", "another build of this program, such as of an older commit: its ringcli is measured beside ours in the same rounds, as "+strings.Join(names(baselines("")), ", ")+" (those whose counterparts are), and a table has the baseline's time by ours")
+	f.StringVar(&o.baseline, "baseline", "", "another build of this program, such as of an older commit: its ringcli is measured beside ours in the same rounds, for each of which both start anew, as "+strings.Join(names(baselines("")), ", ")+" (those whose counterparts are), and a table has the baseline's time by ours")
 	f.IntVar(&o.hosts, "hosts", 0, "ranks on so many hosts, which are network namespaces on one Ethernet segment, as many on each; as root (0: all ranks are on one host, this machine)")
 	f.StringVar(&o.rate, "rate", "1gbit", "of each host's link, both ways, with --hosts")
 	f.BoolVar(&o.isolated, isolatedName, false, "this process is in namespaces of its own")

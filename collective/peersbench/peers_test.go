@@ -161,7 +161,7 @@ func TestBaseline(t *testing.T) {
 	if err := run(t.Context(), o, &text, &log); err != nil {
 		t.Fatalf("%v\n%s", err, &log)
 	}
-	if started, err := os.ReadFile(filepath.Join(dir, "started")); err != nil || len(started) != 4 {
+	if started, err := os.ReadFile(filepath.Join(dir, "started")); err != nil || len(started) != 8 { // 2 contenders of 2 ranks in each round
 		t.Errorf("%d ranks of the baseline were started, %v", len(started), err)
 	}
 	data, err := os.ReadFile(file)
