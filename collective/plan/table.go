@@ -22,7 +22,7 @@ type Table struct {
 	Rules []Rule `json:"rules,omitempty"`
 	// EagerMax is the largest chunk, in bytes, that Auto sends without a handshake round
 	// the ring where no rule names a protocol; a negative value never. 0 is
-	// DefaultEagerMax, 16 MiB where a device is in software, and any length where it can be
+	// DefaultEagerMax, more where a device is in software, and any length where it can be
 	// ReceiverInitiated.
 	EagerMax int `json:"eager_max,omitempty"`
 }
