@@ -188,7 +188,7 @@ func copyProgram(from, to string) error {
 // renew starts ours and the baselines anew. Each team runs a copy of its program: where in memory
 // a file lies, and what the ranks of a start have got, is worth up to 5 % of an operation, in
 // every round until the next start, and two copies of one program differ as much.
-func (f *field) renew(ctx context.Context) error {
+func (f *field) renew(ctx context.Context, round int) error {
 	var both []contender
 	for _, c := range f.list {
 		if t := f.teams[c.name]; t != nil && (c.role == roleBaseline || len(baselines(c.name)) > 0) {
@@ -198,8 +198,8 @@ func (f *field) renew(ctx context.Context) error {
 			f.starts[c.name]--
 		}
 	}
-	for _, c := range both {
-		if _, err := f.team(ctx, c); err != nil {
+	for _, at := range order(len(both), round) { // who is first gets other memory than who is last
+		if _, err := f.team(ctx, both[at]); err != nil {
 			return err
 		}
 	}
@@ -336,7 +336,7 @@ func warmupOf(iters int) int { return max(2, iters/5) }
 // changes from round to round; who is first, from cell to cell and every other round.
 func (f *field) round(ctx context.Context, round int, cells []cell) error {
 	if f.baseline != "" && round > 0 {
-		if err := f.renew(ctx); err != nil {
+		if err := f.renew(ctx, round); err != nil {
 			return err
 		}
 	}
