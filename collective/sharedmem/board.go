@@ -82,11 +82,14 @@ type layout struct {
 	areas, sends, results, bytes uint64 // offsets, and the size of it all
 }
 
+// scratch is that entry beyond inboxRanks.
+const scratch = 0
+
 func layoutOf(ranks int) layout {
 	n := uint64(ranks)
 	l := layout{ranks: ranks, inboxes: n + 1, slot: slotBytes}
 	if ranks > inboxRanks {
-		l.inboxes = 2 // scratch, which is the first, and posted
+		l.inboxes = 2
 		l.slot = max(sendBytes/slotDepth/(n-1)/pageBytes*pageBytes, shortestSlot)
 	}
 	l.inboxLines = (ownLines + announcedLines) * lineBytes

@@ -16,6 +16,7 @@ import (
 // round. Rank a writes in round i+2 where it wrote in round i. Before that it
 // completed round i+1, for which it had b's tag of i+1, and b wrote that after it
 // had done with what came in round i. So a never overwrites what b still needs.
+// So it is with what a posts in its own board, for all b.
 // For the same reason what b finds in an inbox is of its round or of the one two
 // before, if its peer keeps to the rules.
 

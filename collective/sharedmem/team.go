@@ -238,7 +238,7 @@ func New(c Config) (*Team, error) {
 			switch {
 			case !Posts(c.Size):
 			case r == t.rank:
-				from, out = 0, l.posted()
+				from, out = scratch, l.posted()
 			default:
 				in, from, out = p.board, l.posted(), l.posted() // and it is not written
 			}
