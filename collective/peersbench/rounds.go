@@ -185,9 +185,9 @@ func copyProgram(from, to string) error {
 	return os.WriteFile(to, data, 0o700)
 }
 
-// renew starts ours and the baselines anew. Each team runs a copy of its program: where in memory
-// a file lies, and what the ranks of a start have got, is worth up to 5 % of an operation, in
-// every round until the next start, and two copies of one program differ as much.
+// renew starts ours and the baselines anew, each team from a copy of its program: two copies of
+// one program differ by up to 5 %, in every round until they are started again, probably by where
+// in memory they lie.
 func (f *field) renew(ctx context.Context, round int) error {
 	var both []contender
 	for _, c := range f.list {
