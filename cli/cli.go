@@ -201,6 +201,11 @@ func runProcess(ctx context.Context, s *session.Session, c command.Row, call com
 	if err != nil {
 		return err
 	}
+	if !session.IsChild(call.Flags) { // whose parent has reported it
+		for _, why := range s.Config.Ignored() {
+			_ = render.New(s.Stderr, render.Table).Complain(render.Fair, why.Error())
+		}
+	}
 	err = s.OpenLedger(call.Flags, ledger.Run{Command: c.Name, Version: about.Version()})
 	s.Out = s.Printer()
 	if err != nil {

@@ -6,15 +6,17 @@
 // ./ringcli.yaml, $XDG_CONFIG_HOME/ringcli/config.yaml (~/.config if unset)
 // and /etc/ringcli/config.yaml. Only one file is read. A variable RINGCLI_... that is
 // set and means nothing is a mistake, as a key of the file is.
+//
+// A file that another user can write or replace (package trust) is not read: a named one is an
+// error, another is ignored. A file of the working directory cannot set what names a program, a
+// secret or a file to write.
 package configs
 
 import (
 	"errors"
 	"fmt"
-	"io/fs"
 	"maps"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -41,14 +43,6 @@ const SecretsVar = "RINGCLI_SECRETS"
 
 // variables are those that are no settings. The last is package trace's.
 var variables = []string{FileEnvVar, TokenVar, SecretsVar, "RINGCLI_TRACE_DIR"}
-
-const systemFile = "/etc/ringcli/config.yaml"
-
-// FoundFileError is what is wrong with a file that nobody named: it lay in one of the
-// usual places. What needs no setting of it can do without.
-type FoundFileError struct{ error }
-
-func (e *FoundFileError) Unwrap() error { return e.error }
 
 // Source is a kind of place that a value can come from.
 type Source uint8
@@ -105,8 +99,9 @@ func (v Value) String() string {
 // Config holds a checked value for every setting. It does not change after
 // Load; With makes another.
 type Config struct {
-	file   string
-	values map[string]Value
+	file    string
+	ignored []error
+	values  map[string]Value
 }
 
 // Load reads flags, environment and file. Flags that AddFlags has not declared
@@ -128,14 +123,11 @@ func Load(flags *pflag.FlagSet, explicitFile string) (*Config, error) {
 			_ = v.BindPFlag(s.Name, flag)
 		}
 	}
-	file, named, err := findFile(explicitFile)
-	if err == nil && file != "" {
-		err = readFile(v, file)
-	}
+	file, named, ignored, err := readConfigFile(v, explicitFile)
 	if err != nil {
 		return nil, ofFile(named, err)
 	}
-	c := &Config{file: file, values: make(map[string]Value, len(Settings))}
+	c := &Config{file: file, ignored: ignored, values: make(map[string]Value, len(Settings))}
 	for _, s := range Settings {
 		origin := originOf(v, s, flags, file)
 		value, err := s.Parse(v.Get(s.Name))
@@ -206,69 +198,6 @@ func checkVariables(environ []string) error {
 	return nil
 }
 
-// ofFile makes an error one of a file that was only found, if it was.
-func ofFile(named bool, err error) error {
-	if named {
-		return err
-	}
-	return &FoundFileError{err}
-}
-
-// readFile reads the configuration file into v.
-func readFile(v *viper.Viper, path string) error {
-	v.SetConfigFile(path)
-	v.SetConfigType("yaml") // whatever the name ends in; JSON is YAML too
-	if err := v.ReadInConfig(); err != nil {
-		return fmt.Errorf("%w: file %s: %w", ErrInvalid, path, err)
-	}
-	// Flags, variables and defaults are bound for known names only, so any
-	// other key is the file's.
-	for _, key := range slices.Sorted(slices.Values(v.AllKeys())) {
-		if _, known := Lookup(key); !known {
-			return fmt.Errorf("%w: file %s: unknown key %q, the nearest known is %q", ErrInvalid, path, key, nearestSetting(key))
-		}
-	}
-	return nil
-}
-
-// findFile returns the configuration file's path, or "" if there is none, and
-// whether somebody named it.
-func findFile(explicit string) (path string, named bool, err error) {
-	origin := "--config"
-	if explicit == "" {
-		explicit, origin = os.Getenv(FileEnvVar), FileEnvVar
-	}
-	if explicit != "" {
-		if _, err := os.Stat(explicit); err != nil {
-			return "", true, fmt.Errorf("%w: file given by %s: %w: expected a readable file, such as `ringcli config --sample` prints", ErrInvalid, origin, err)
-		}
-		return explicit, true, nil
-	}
-	for _, path := range SearchPath() {
-		_, err := os.Stat(path)
-		if err == nil {
-			return path, false, nil
-		}
-		// A directory on the way that this user may not enter hides no file
-		// that is meant for this user.
-		if !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, fs.ErrPermission) {
-			return "", false, fmt.Errorf("%w: %w", ErrInvalid, err)
-		}
-	}
-	return "", false, nil
-}
-
-// SearchPath returns where a configuration file is looked for if none is
-// given, in order.
-func SearchPath() []string {
-	paths := []string{"ringcli.yaml"}
-	// Without a home directory there is no user's file.
-	if dir, err := os.UserConfigDir(); err == nil {
-		paths = append(paths, filepath.Join(dir, "ringcli", "config.yaml"))
-	}
-	return append(paths, systemFile)
-}
-
 // With returns a Config in which one setting has another value, as the shell's
 // `set` gives it. An unknown name or a value that is not allowed is ErrInvalid.
 func (c *Config) With(name, value string) (*Config, error) {
@@ -280,13 +209,10 @@ func (c *Config) With(name, value string) (*Config, error) {
 	if err != nil {
 		return nil, err
 	}
-	next := &Config{file: c.file, values: maps.Clone(c.values)}
+	next := &Config{file: c.file, ignored: c.ignored, values: maps.Clone(c.values)}
 	next.values[name] = Value{Name: name, Value: v, Origin: Origin{Source: FromShell}}
 	return next, next.checkGiven()
 }
-
-// File returns the path of the configuration file that was read, or "".
-func (c *Config) File() string { return c.file }
 
 // Values returns all values in force, in the order of Settings.
 func (c *Config) Values() []Value {

@@ -22,6 +22,9 @@ type Setting struct {
 	Comment string
 	// Section is the heading of Sample that begins with this setting.
 	Section string
+	// Guarded is what the value names ("a program", "a secret", "a file to write") where the
+	// configuration file of the working directory cannot set it.
+	Guarded string
 
 	// OneOf, if set, lists all values (strings and ints).
 	OneOf []any
@@ -77,7 +80,7 @@ var Settings = []Setting{
 	{Name: "tcp-port", Default: 18600, Min: 1, Max: 65535,
 		Usage:   "TCP port of the exchange, for hosts listed without one",
 		Comment: "TCP port of the exchange, for hosts that are listed without one."},
-	{Name: "token-file", Default: "", Completes: []string{"files"},
+	{Name: "token-file", Default: "", Guarded: "a secret", Completes: []string{"files"},
 		Usage:   "`file` with the secret that all ranks share, readable by its owner alone (or the secret in RINGCLI_TOKEN)",
 		Comment: "File with a secret that all ranks share; its owner alone may read it. The secret\nitself may be in RINGCLI_TOKEN instead. See `ringcli help security`."},
 	{Name: "timeout", Default: 30 * time.Second,
@@ -192,7 +195,7 @@ var Settings = []Setting{
 		Section: "What is printed",
 		Usage:   "format of results: %s",
 		Comment: "Format of results: table, json or csv."},
-	{Name: "pager", Default: "auto", Completes: []string{"words", "auto", "off"},
+	{Name: "pager", Default: "auto", Guarded: "a program", Completes: []string{"words", "auto", "off"},
 		Usage:   "program that shows what is longer than the terminal, with its arguments (auto: $PAGER, else less -FRX; off: none)",
 		Comment: "The program that shows what is longer than the terminal, with its arguments.\nauto: $PAGER, else less -FRX. off: none. Scripts and pipes have none."},
 	{Name: "trace", Default: "warn", EnvToo: []string{"RINGCLI_DEBUG"}, Completes: []string{"levels"},
@@ -201,23 +204,23 @@ var Settings = []Setting{
 	{Name: "trace-format", Default: "auto", OneOf: []any{"auto", "text", "json"},
 		Usage:   "format of traces: %s (auto: text on a terminal, JSON otherwise)",
 		Comment: "Format of traces: auto (text on a terminal, JSON otherwise), text or json."},
-	{Name: "junit", Default: "", Completes: []string{"files", "xml"},
+	{Name: "junit", Default: "", Guarded: "a file to write", Completes: []string{"files", "xml"},
 		Section: "For machines",
 		Usage:   "write what was checked to this file, as JUnit XML: a test case per check, link and rank (%r in its name: this rank)",
 		Comment: "A file for what was checked, as JUnit XML: a test case per check, link and rank.\n%r in its name stands for this rank, whose own file it is then."},
-	{Name: "metrics", Default: "", Completes: []string{"files", "prom"},
+	{Name: "metrics", Default: "", Guarded: "a file to write", Completes: []string{"files", "prom"},
 		Usage:   "write what was measured to this file, for node_exporter's textfile collector (%r in its name: this rank)",
 		Comment: "A file for what was measured, which node_exporter's textfile collector takes, such\nas /var/lib/prometheus/node-exporter/ringcli.prom. %r stands for this rank."},
-	{Name: "log-file", Default: "", Completes: []string{"files", "log"},
+	{Name: "log-file", Default: "", Guarded: "a file to write", Completes: []string{"files", "log"},
 		Usage:   "write results, failures and the trace's events to this file as they come, as JSON (%r in its name: this rank)",
 		Comment: "A file for results, failures and the trace's events as they come, a line of JSON\neach. %r in its name stands for this rank. What is there is kept."},
 	{Name: "log-size", Default: uint64(16 << 20), Min: 1 << 20, Max: 1 << 40,
 		Usage:   "bytes after which the log file is put aside under another name, of which 5 are kept",
 		Comment: "Bytes after which the log file is put aside, under a name with the time in it. Five\nof these are kept."},
-	{Name: "good-hosts", Default: "", Completes: []string{"files"},
+	{Name: "good-hosts", Default: "", Guarded: "a file to write", Completes: []string{"files"},
 		Usage:   "write the hosts that nothing was found about to this file, one a line",
 		Comment: "A file for the hosts of connect's ring that nothing was found about, one a line."},
-	{Name: "bad-hosts", Default: "", Completes: []string{"files"},
+	{Name: "bad-hosts", Default: "", Guarded: "a file to write", Completes: []string{"files"},
 		Usage:   "write the hosts that are at fault to this file, one a line; of a pair that is at fault neither is in either file",
 		Comment: "A file for those that are at fault, one a line. Of a pair that is at fault neither\nis in either file."},
 }

@@ -2,6 +2,7 @@ package bench
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -14,6 +15,7 @@ import (
 	"ringcli/cli/tables"
 	"ringcli/collective"
 	"ringcli/collective/reduce"
+	"ringcli/configs/trust"
 )
 
 const (
@@ -88,6 +90,9 @@ func saveTo(call command.Call) (path string, file tables.File, err error) {
 	case "":
 		if path = tables.UserPath(); path == "" {
 			return "", file, exit.Usagef("tune: there is no configuration directory, since neither XDG_CONFIG_HOME nor HOME is set: expected --save FILE, or --save none")
+		}
+		if err := trust.CheckPlace(path); errors.Is(err, trust.ErrUntrusted) { // HOME can be another user's, as under sudo
+			return "", file, exit.Usagef("tune: the place of saved tables: %w: expected --save FILE, or --save none", err)
 		}
 	}
 	file, err = tables.CheckSave(path)

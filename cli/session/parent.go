@@ -57,9 +57,14 @@ type Parent struct {
 	rank    int
 }
 
+// IsChild tells whether a parent of ours started this process.
+func IsChild(flags *pflag.FlagSet) bool {
+	return flags.Lookup(ParentFlag) != nil && flags.Changed(ParentFlag)
+}
+
 // Adopt makes this process end with its parent, if it has one of ours.
 func (s *Session) Adopt(ctx context.Context, flags *pflag.FlagSet) error {
-	if flags.Lookup(ParentFlag) == nil || !flags.Changed(ParentFlag) {
+	if !IsChild(flags) {
 		return nil
 	}
 	fd, err := flags.GetInt(ParentFlag)

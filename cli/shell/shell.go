@@ -23,6 +23,7 @@ import (
 	"ringcli/cli/lines"
 	"ringcli/cli/render"
 	"ringcli/cli/session"
+	"ringcli/configs/trust"
 	"ringcli/repl"
 	"ringcli/ring"
 	"ringcli/ring/bootstrap"
@@ -31,7 +32,7 @@ import (
 // Open makes the shell, through which all output goes from now on.
 func Open(s *session.Session, t *command.Table) error {
 	h := &host{Turns: &session.Turns{Base: s}, table: t}
-	history, init := shellFiles()
+	history, init := trusted(s, "history", historyFile()), trusted(s, "init file", initFile())
 	shell, err := repl.New(repl.Options{
 		Host: h, Stdin: s.Stdin, Stdout: s.Stdout, Stderr: s.Stderr, HistoryFile: history, Init: init,
 		OnError: h.report, Interrupt: h.interrupt,
@@ -69,17 +70,39 @@ func Run(ctx context.Context, s *session.Session) error {
 	return err
 }
 
-// shellFiles are the files of history and init; none without a home directory.
-func shellFiles() (history, init string) {
+// historyFile is where typed lines are kept; "" without a home directory.
+func historyFile() string {
 	if dir := os.Getenv("XDG_STATE_HOME"); dir != "" {
-		history = filepath.Join(dir, "ringcli", "history")
-	} else if dir, err := os.UserHomeDir(); err == nil {
-		history = filepath.Join(dir, ".local", "state", "ringcli", "history")
+		return filepath.Join(dir, "ringcli", "history")
 	}
-	if dir, err := os.UserConfigDir(); err == nil {
-		init = filepath.Join(dir, "ringcli", "init.ring")
+	dir, err := os.UserHomeDir()
+	if err != nil {
+		return ""
 	}
-	return history, init
+	return filepath.Join(dir, ".local", "state", "ringcli", "history")
+}
+
+// initFile has the lines that a shell runs first; "" without a home directory.
+func initFile() string {
+	dir, err := os.UserConfigDir()
+	if err != nil {
+		return ""
+	}
+	return filepath.Join(dir, "ringcli", "init.ring")
+}
+
+// trusted is a file's path, or "" after a message if another user can change the file: HOME
+// can be another user's, as under sudo. The shell reports other errors when it opens the file.
+func trusted(s *session.Session, what, path string) string {
+	if path == "" {
+		return ""
+	}
+	err := trust.CheckPlace(path)
+	if !errors.Is(err, trust.ErrUntrusted) {
+		return path
+	}
+	_ = render.New(s.Stderr, render.Table).Complain(render.Fair, fmt.Sprintf("the shell's %s %s is not used: %v", what, path, err))
+	return ""
 }
 
 // banner says where the shell begins, in lines for a person.
