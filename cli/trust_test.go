@@ -229,7 +229,7 @@ func TestAStrangersPager(t *testing.T) {
 	dir := folder(t, filepath.Join(openTemp(t), "work"), stranger, 0o755)
 	marker := filepath.Join(dir, "marker")
 	owned(t, filepath.Join(dir, "ringcli.yaml"), "pager: touch "+marker+"\n", stranger, 0o644)
-	p := newTmux(t).openWith(t, []string{"-C", dir, "PAGER=cat", "HOME=" + dir}, "", "config")
+	p := newTmux(t).openWith(t, []string{"-C", dir, "-u", "RINGCLI_PAGER", "PAGER=cat", "HOME=" + dir}, "", "config")
 	if code := p.left(); code != "0" || !strings.Contains(p.screen(), "default") {
 		t.Errorf("exit code %s\n%s", code, p.screen())
 	}
