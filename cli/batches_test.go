@@ -35,7 +35,7 @@ func inProcess(t *testing.T, n int, do func(ctx context.Context, s *session.Sess
 			configs.AddFlags(flags, "list", "index")
 			cfg := error(nil)
 			var out, errs bytes.Buffer
-			s := newInvocation(strings.NewReader(""), &out, &errs, nil).Session
+			s := newInvocation(strings.NewReader(""), &out, &errs, nil, nil).Session
 			if cfg = flags.Parse([]string{"--list=" + list, fmt.Sprintf("--index=%d", rank)}); cfg == nil {
 				s.Config, cfg = configs.Load(flags, "")
 			}

@@ -44,13 +44,14 @@ import (
 // Main runs one command line, without the program's name, and returns the exit
 // code. A second Ctrl-C ends the process at once.
 func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
-	ctx, code, kept, err := launching.Keep(context.Background(), exit.ErrInterrupted)
+	token := session.TakeToken()
+	ctx, code, kept, err := launching.Keep(context.Background(), exit.ErrInterrupted, session.TokenVar+"="+string(token))
 	if kept {
 		return code
 	}
 	ctx, signals := exit.CatchSignals(ctx)
 	defer signals.Release()
-	i := newInvocation(stdin, stdout, stderr, signals)
+	i := newInvocation(stdin, stdout, stderr, signals, token)
 	if err != nil {
 		return i.report("ringcli", err, args)
 	}
@@ -64,9 +65,10 @@ type invocation struct {
 	table *command.Table
 }
 
-func newInvocation(stdin io.Reader, stdout, stderr io.Writer, signals *exit.Signals) *invocation {
+func newInvocation(stdin io.Reader, stdout, stderr io.Writer, signals *exit.Signals, token []byte) *invocation {
 	h := &hand.Work{}
 	s := session.New(stdin, stdout, stderr, signals, h)
+	s.SetToken(token)
 	return &invocation{s, commandTable(h, s.Place)}
 }
 
@@ -212,9 +214,6 @@ func runProcess(ctx context.Context, s *session.Session, c command.Row, call com
 		return err
 	}
 	if err := s.SetTrace(); err != nil {
-		return err
-	}
-	if err := s.TakeToken(); err != nil {
 		return err
 	}
 	if err := s.Adopt(ctx, call.Flags); err != nil {

@@ -53,7 +53,7 @@ func (e example) run(t *testing.T, format render.Format, color bool) (text strin
 		t.Fatal(err)
 	}
 	var out bytes.Buffer
-	s := newInvocation(strings.NewReader(""), &out, &out, nil).Session
+	s := newInvocation(strings.NewReader(""), &out, &out, nil, nil).Session
 	s.Config, s.Out = cfg, render.New(&out, format)
 	s.Out.SetColor(color)
 	s.Out.SetWidth(func() int { return 80 })

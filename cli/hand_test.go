@@ -53,7 +53,7 @@ func handShells(t *testing.T, n int) []*hands {
 			t.Fatal(err)
 		}
 		h := &hands{t: t}
-		h.invocation = newInvocation(strings.NewReader(""), &h.out, &h.log, nil)
+		h.invocation = newInvocation(strings.NewReader(""), &h.out, &h.log, nil, nil)
 		h.Config, h.Out, h.Interactive = cfg, render.New(&h.out, render.Table), true
 		all[i] = h
 	}

@@ -38,11 +38,8 @@ const TokenVar = "RINGCLI_TOKEN"
 // IndexVar is what a user sets; launchers have variables of their own.
 const IndexVar = "RINGCLI_INDEX"
 
-// SecretsVar is for the ranks that a process starts: what it keeps secret besides.
-const SecretsVar = "RINGCLI_SECRETS"
-
 // variables are those that are no settings. The last is package trace's.
-var variables = []string{FileEnvVar, TokenVar, SecretsVar, "RINGCLI_TRACE_DIR"}
+var variables = []string{FileEnvVar, TokenVar, "RINGCLI_TRACE_DIR"}
 
 // Source is a kind of place that a value can come from.
 type Source uint8

@@ -61,12 +61,15 @@ func startProcesses(s *session.Session, first, n int, args []string, list string
 	}
 	// The user's own is for rings of several hosts.
 	args = slices.DeleteFunc(slices.Clone(args), func(arg string) bool { return strings.HasPrefix(arg, "--token-file=") })
+	secrets, err := s.HandOver(token)
+	if err != nil {
+		return nil, err
+	}
 	read, write, err := os.Pipe()
 	if err != nil {
-		return nil, fmt.Errorf("make a pipe to the ranks: %w", err)
+		return nil, errors.Join(fmt.Errorf("make a pipe to the ranks: %w", err), secrets.Close())
 	}
-	f := &processes{s: s, list: list, pipe: write, report: report, ended: make(chan *rankProcess, n), running: map[int]*rankProcess{}}
-	f.env = append(os.Environ(), s.TokensFor(token)...)
+	f := &processes{s: s, list: list, pipe: write, secrets: secrets, report: report, ended: make(chan *rankProcess, n), running: map[int]*rankProcess{}}
 	if trace.IsTerminal(s.Stderr) && s.Config.String("trace-format") == string(trace.Auto) {
 		args = append(slices.Clone(args), "--trace-format="+string(trace.Text)) // the pipe to us is none
 	}
@@ -87,8 +90,8 @@ type processes struct {
 	args    []string // of each rank, and the list of all
 	list    string
 	pipe    *os.File // its end ends the ranks; nil once closed
+	secrets *os.File // the ranks' token; open as long as pipe
 	report  *os.File // rank 0 writes to it; nil for nobody
-	env     []string // of the ranks
 	ended   chan *rankProcess
 	running map[int]*rankProcess
 	mu      sync.Mutex // guards the session's output
@@ -96,13 +99,12 @@ type processes struct {
 
 func (f *processes) start(rank int, pipe *os.File) error {
 	args := append(slices.Clone(f.args), "--index="+strconv.Itoa(rank), "--list="+f.list)
-	cmd := exec.Command("/proc/self/exe", append(args, "--"+session.ParentFlag+"=3")...)
+	cmd := exec.Command("/proc/self/exe", append(args, "--"+session.ParentFlag+"=3", "--"+session.SecretsFlag+"=4")...)
 	cmd.Args[0] = "ringcli"
-	cmd.Env = f.env
-	cmd.ExtraFiles = []*os.File{pipe}
+	cmd.ExtraFiles = []*os.File{pipe, f.secrets}
 	cmd.Stderr = &rankWriter{f: f, rank: rank}
 	if rank == 0 && f.report != nil {
-		cmd.Args = append(cmd.Args, "--"+session.ReportFlag+"=4")
+		cmd.Args = append(cmd.Args, "--"+session.ReportFlag+"=5")
 		cmd.ExtraFiles = append(cmd.ExtraFiles, f.report)
 	}
 	if rank == 0 {
@@ -149,6 +151,7 @@ func (f *processes) release() {
 	if f.pipe != nil {
 		// Nothing is buffered in a pipe that nobody wrote to.
 		_ = f.pipe.Close()
+		_ = f.secrets.Close()
 		f.pipe = nil
 	}
 }

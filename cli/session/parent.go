@@ -40,7 +40,7 @@ var HearsLate func(rank int)
 
 // ChildFlags are what `local` gives its children; help does not show them.
 func ChildFlags(fs *pflag.FlagSet) {
-	for _, name := range []string{ParentFlag, ReportFlag, LedgerFlag} {
+	for _, name := range []string{ParentFlag, ReportFlag, LedgerFlag, SecretsFlag} {
 		fs.Int(name, 0, "")
 		_ = fs.MarkHidden(name) // it was declared just now
 	}
@@ -74,6 +74,11 @@ func (s *Session) Adopt(ctx context.Context, flags *pflag.FlagSet) error {
 	s.Parent = adopt(ctx, os.NewFile(uintptr(fd), "pipe from the parent"), s.Config.Int("index"))
 	if fd, err := flags.GetInt(ReportFlag); err == nil && fd >= 3 {
 		s.Parent.report = os.NewFile(uintptr(fd), "pipe to the parent")
+	}
+	if fd, err := flags.GetInt(SecretsFlag); err == nil && fd >= 3 {
+		if err := s.takeOver(fd); err != nil {
+			return err
+		}
 	}
 	go func() {
 		// Nothing is ever written: whatever ends this is the parent's end.

@@ -2,13 +2,14 @@ package session
 
 import (
 	"bytes"
-	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -16,43 +17,107 @@ import (
 	"ringcli/cli/exit"
 	"ringcli/configs"
 	"ringcli/configs/codes"
+	"ringcli/configs/trust"
 	"ringcli/ring/bootstrap/seal"
 )
 
-// TokenVar holds the token itself. It leaves the environment when it is read: no child
-// sees it, but the ranks of `local`, which have one of their own.
+// TokenVar holds the token itself.
 const TokenVar = configs.TokenVar
 
 // maxTokenFile is more than anybody's token has, in bytes.
 const maxTokenFile = 4 << 10
 
-// secretsVar has what the parent of `local`'s ranks was given, for their reports: base64, with
-// commas between.
-const secretsVar = configs.SecretsVar
+// SecretsFlag is the file descriptor of what a parent hands over to its children.
+const SecretsFlag = "secrets-fd"
 
-// TakeToken takes the token from the environment, and what a parent keeps secret.
-func (s *Session) TakeToken() error {
-	s.secret = []byte(os.Getenv(TokenVar))
-	for text := range strings.SplitSeq(os.Getenv(secretsVar), ",") {
-		if secret, err := base64.StdEncoding.DecodeString(text); err == nil {
-			s.others = append(s.others, secret)
-		}
+// TakeToken takes the token out of the environment, before anything reads that: no child of
+// this process gets it, and /proc/PID/environ no longer shows it.
+func TakeToken() []byte {
+	token := []byte(os.Getenv(TokenVar))
+	if len(token) == 0 {
+		return nil
 	}
-	return errors.Join(os.Unsetenv(TokenVar), os.Unsetenv(secretsVar))
+	_ = os.Unsetenv(TokenVar) // the name is valid
+	_ = eraseVariable(TokenVar)
+	return token
 }
+
+// eraseVariable overwrites a variable's value where the kernel reads it for
+// /proc/PID/environ. Without /proc, or where a sandbox forbids it, the value stays; the same
+// user and root alone can read it there.
+func eraseVariable(name string) error {
+	block, err := os.ReadFile("/proc/self/environ")
+	if err != nil {
+		return err
+	}
+	stat, err := os.ReadFile("/proc/self/stat")
+	if err != nil {
+		return err
+	}
+	// The fields after the program's name, which may hold spaces. See proc(5): field 3 is the
+	// first of them, field 50 is env_start.
+	fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
+	if len(fields) <= 50-3 {
+		return errors.New("/proc/self/stat has no env_start")
+	}
+	start, err := strconv.ParseInt(fields[50-3], 10, 64)
+	if err != nil {
+		return err
+	}
+	memory, err := os.OpenFile("/proc/self/mem", os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	at := start
+	for entry := range bytes.SplitSeq(block, []byte{0}) {
+		if value, ok := bytes.CutPrefix(entry, []byte(name+"=")); ok {
+			_, errWrite := memory.WriteAt(make([]byte, len(value)), at+int64(len(name)+1))
+			err = errors.Join(err, errWrite)
+		}
+		at += int64(len(entry) + 1)
+	}
+	return errors.Join(err, memory.Close())
+}
+
+// SetToken sets what TakeToken has returned.
+func (s *Session) SetToken(token []byte) { s.secret = token }
 
 // UseToken gives this process a token that is nobody's setting.
 func (s *Session) UseToken(secret []byte) {
 	s.others, s.secret, s.ownToken = append(s.others, s.secret), secret, true
 }
 
-// TokensFor are the variables of a child that has a token of its own.
-func (s *Session) TokensFor(token []byte) []string {
-	var list []string
-	for _, secret := range s.given() {
-		list = append(list, base64.StdEncoding.EncodeToString(secret))
+// handover is what a parent hands over to its children: the token of their ring, and what
+// else must stay out of reports.
+type handover struct {
+	Token  []byte   `json:"token"`
+	Others [][]byte `json:"others"`
+}
+
+// HandOver returns a file in memory with a token for children, each of which gets it as the
+// descriptor of SecretsFlag. Arguments and variables would show the token to others.
+func (s *Session) HandOver(token []byte) (*os.File, error) {
+	fd, err := unix.MemfdCreate("ringcli-secrets", unix.MFD_CLOEXEC)
+	if err != nil {
+		return nil, fmt.Errorf("make a file in memory for the token: %w", err)
 	}
-	return []string{TokenVar + "=" + string(token), secretsVar + "=" + strings.Join(list, ",")}
+	f := os.NewFile(uintptr(fd), "the children's token")
+	if err := json.NewEncoder(f).Encode(handover{token, s.given()}); err != nil {
+		return nil, errors.Join(fmt.Errorf("write the token: %w", err), f.Close())
+	}
+	return f, nil
+}
+
+// takeOver takes what the parent has handed over. All children share the file and its offset.
+func (s *Session) takeOver(fd int) error {
+	f := os.NewFile(uintptr(fd), "the parent's token")
+	var h handover
+	if err := errors.Join(json.NewDecoder(io.NewSectionReader(f, 0, math.MaxInt64)).Decode(&h), f.Close()); err != nil {
+		return fmt.Errorf("the parent's token: %w", err)
+	}
+	s.UseToken(h.Token)
+	s.others = append(s.others, h.Others...)
+	return nil
 }
 
 // Token returns the ring's token, nil if there is none: from the file that a flag or the
@@ -99,21 +164,16 @@ func (s *Session) Secrets() (list [][]byte) {
 	return list
 }
 
-// readToken reads a file that its owner alone can read.
+// readToken reads a file that its owner alone can read and that nobody else can replace.
 func readToken(path string) ([]byte, error) {
-	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0) // which does not wait for who writes to a pipe
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = f.Close() }()
-	info, err := f.Stat()
+	info, err := os.Stat(path)
 	if err != nil {
 		return nil, err
 	}
 	if mode := info.Mode(); mode.Perm()&0o077 != 0 || !mode.IsRegular() {
 		return nil, fmt.Errorf("mode %s: expected a file that its owner alone can read: chmod 600 %s", mode, path)
 	}
-	secret, err := io.ReadAll(io.LimitReader(f, maxTokenFile+1))
+	secret, err := trust.ReadFile(path)
 	if err == nil && len(secret) > maxTokenFile {
 		err = fmt.Errorf("more than %d bytes: expected one line", maxTokenFile)
 	}

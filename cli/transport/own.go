@@ -28,6 +28,12 @@ const startWithin = 30 * time.Second
 // ownServer starts a server that ends with this process, or with end. Nobody else can use it:
 // the two have a token of their own.
 func ownServer(ctx context.Context, s *session.Session, call command.Call) (address string, end func() error, err error) {
+	token := seal.Random()
+	secrets, err := s.HandOver(token)
+	if err != nil {
+		return "", nil, err
+	}
+	defer func() { _ = secrets.Close() }() // the server has its own
 	read, pipe, err := os.Pipe()
 	if err != nil {
 		return "", nil, fmt.Errorf("make a pipe to the server: %w", err)
@@ -38,11 +44,9 @@ func ownServer(ctx context.Context, s *session.Session, call command.Call) (addr
 	}
 	others := append(slices.Clone(flagsOf[wordBench]), "tcp-port", "bind", "output", "token-file")
 	args := append([]string{"transport", wordServe, "--bind=" + ownHost.String(), "--tcp-port=0"}, local.ChangedFlags(call.Flags, others...)...)
-	cmd := exec.Command("/proc/self/exe", append(args, "--"+session.ParentFlag+"=3", "--"+session.ReportFlag+"=4")...)
+	cmd := exec.Command("/proc/self/exe", append(args, "--"+session.ParentFlag+"=3", "--"+session.ReportFlag+"=4", "--"+session.SecretsFlag+"=5")...)
 	cmd.Args[0] = "ringcli"
-	token := seal.Random()
-	cmd.Env = append(os.Environ(), s.TokensFor(token)...)
-	cmd.ExtraFiles = []*os.File{read, report}
+	cmd.ExtraFiles = []*os.File{read, report, secrets}
 	cmd.Stderr = s.Stderr
 	cmd.WaitDelay = time.Second
 	err = cmd.Start()

@@ -28,7 +28,7 @@ const maxLinks = 40
 //   - The directory of the file, and that of each link, belongs to the effective user or
 //     root. Group and others cannot write to it either. A sticky directory such as /tmp may
 //     be writable, if the file has no other hard link: another user can link a file of root
-//     there.
+//     there. A read-only mount may have any mode.
 //
 // A descriptor that this process got (/dev/stdin, /dev/fd/63) is the choice of whoever
 // started the process and is not checked. Errors wrap ErrUntrusted, or are those of os.Open.
@@ -134,13 +134,20 @@ func checkDir(dir string, file fs.FileInfo) error {
 		return err
 	}
 	switch mode := info.Mode(); {
-	case mode.Perm()&0o022 == 0:
+	case mode.Perm()&0o022 == 0, readOnly(dir):
 	case mode&fs.ModeSticky == 0:
 		return fmt.Errorf("%w: its directory %s has mode %s: expected that only its owner can write: chmod go-w %s", ErrUntrusted, dir, mode, dir)
 	case file != nil && file.Sys().(*syscall.Stat_t).Nlink != 1:
 		return fmt.Errorf("%w: its directory %s has mode %s, and the file has several names (hard links): expected one", ErrUntrusted, dir, mode)
 	}
 	return nil
+}
+
+// readOnly tells whether a directory is on a read-only mount, whose mode then means nothing:
+// Kubernetes mounts a ConfigMap read-only with mode 0777.
+func readOnly(dir string) bool {
+	var about unix.Statfs_t
+	return unix.Statfs(dir, &about) == nil && about.Flags&unix.ST_RDONLY != 0
 }
 
 // owned refuses an owner who is neither the effective user nor root.

@@ -4,7 +4,9 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strconv"
+	"sync"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -152,5 +154,35 @@ func TestAPlaceToCome(t *testing.T) {
 	p.give("a")
 	if err := CheckPlace(p.path("a/b/f")); !errors.Is(err, ErrUntrusted) {
 		t.Errorf("in a stranger's directory: %v", err)
+	}
+}
+
+// A ConfigMap of Kubernetes: a read-only mount of mode 0777, in which a link leads through
+// another to the file.
+func TestAReadOnlyMount(t *testing.T) {
+	p := place{t, t.TempDir()}
+	p.check(os.Mkdir(p.path("..2026_11_28"), 0o755))
+	p.file("..2026_11_28/f", 0o644)
+	p.link("..2026_11_28", "..data")
+	p.link("..data/f", "f")
+	p.check(os.Chmod(p.dir, 0o777))
+	if _, err := ReadFile(p.path("f")); !errors.Is(err, ErrUntrusted) {
+		t.Errorf("writable: %v", err)
+	}
+	var err error
+	var wait sync.WaitGroup
+	wait.Go(func() {
+		runtime.LockOSThread() // which ends with the goroutine, and its mounts with it
+		if err = unix.Unshare(unix.CLONE_NEWNS); err != nil {
+			return
+		}
+		p.check(unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""), unix.Mount(p.dir, p.dir, "", unix.MS_BIND, ""),
+			unix.Mount("", p.dir, "", unix.MS_BIND|unix.MS_REMOUNT|unix.MS_RDONLY, ""))
+		if text, err := ReadFile(p.path("f")); err != nil || len(text) == 0 {
+			t.Errorf("read-only: %v", err)
+		}
+	})
+	if wait.Wait(); err != nil {
+		t.Skipf("no mount namespace of its own: %v", err)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"slices"
 	"strconv"
 	"syscall"
 	"time"
@@ -32,8 +33,9 @@ const keptLonger = 20 * time.Second
 // started this process; kept is false where it has not. Hydra kills a host's ranks by SIGKILL
 // in the moment in which one of them is killed, before they can say who that was. It kills
 // this process then: the rank is another, whose context, parent's child, has the cause gone
-// from then on, and whose own death is an exit code to Hydra.
-func Keep(parent context.Context, gone error) (ctx context.Context, code int, kept bool, err error) {
+// from then on, and whose own death is an exit code to Hydra. variables are those that the
+// rank gets besides the environment.
+func Keep(parent context.Context, gone error, variables ...string) (ctx context.Context, code int, kept bool, err error) {
 	switch os.Getenv(hydraControl) {
 	case "":
 		return parent, 0, false, nil
@@ -47,7 +49,7 @@ func Keep(parent context.Context, gone error) (ctx context.Context, code int, ke
 	if os.Getenv("PMI_FD") == "" {
 		return parent, 0, false, nil
 	}
-	code, err = keep()
+	code, err = keep(variables)
 	return parent, code, err == nil, err
 }
 
@@ -67,7 +69,7 @@ func underKeeper(parent context.Context, gone error) context.Context {
 	return ctx
 }
 
-func keep() (code int, err error) {
+func keep(variables []string) (code int, err error) {
 	fd, err := variable("PMI_FD", 3)
 	if err != nil {
 		return 0, err
@@ -85,7 +87,7 @@ func keep() (code int, err error) {
 	defer func() { _ = held.Close() }() // the rank has ended by then
 	rank := exec.Command(self, os.Args[1:]...)
 	rank.Args[0] = os.Args[0]
-	rank.Env = append(os.Environ(), hydraControl+"="+inKeeping, fmt.Sprintf("PMI_FD=%d", keptLine))
+	rank.Env = slices.Concat(os.Environ(), variables, []string{hydraControl + "=" + inKeeping, fmt.Sprintf("PMI_FD=%d", keptLine)})
 	rank.Stdin, rank.Stdout, rank.Stderr = os.Stdin, os.Stdout, os.Stderr
 	rank.ExtraFiles = []*os.File{keptLine - 3: line, keptPipe - 3: pipe}
 	rank.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // Hydra kills by group
