@@ -10,6 +10,9 @@ import (
 	"testing"
 
 	"ringcli/cli/exit"
+	"ringcli/cli/session"
+	"ringcli/cli/topics"
+	"ringcli/configs"
 )
 
 // user is whom a test runs ringcli as.
@@ -267,5 +270,25 @@ func TestAShellInAStrangersHome(t *testing.T) {
 	info, err := os.Stat(victim)
 	if text, _ := os.ReadFile(victim); err != nil || string(text) != "before\n" || info.Mode() != 0o644 {
 		t.Errorf("the file that the history is a link to: %v, %q, %v", err, text, info.Mode())
+	}
+}
+
+// help security names every place of a configuration file, and every setting that the file of
+// the working directory cannot have.
+func TestSecurityNamesWhatIsRead(t *testing.T) {
+	page, ok := topics.Find("security")
+	if !ok {
+		t.Fatal("there is no such page")
+	}
+	words := []string{"./ringcli.yaml", "~/.config/ringcli/config.yaml", "/etc/ringcli/config.yaml", configs.FileEnvVar, session.TokenVar, "init.ring", "ringcli/history", "table.json"}
+	for _, s := range configs.Settings {
+		if s.Guarded != "" {
+			words = append(words, s.Name)
+		}
+	}
+	for _, word := range words {
+		if !strings.Contains(page.Text, word) {
+			t.Errorf("it does not name %s", word)
+		}
 	}
 }
