@@ -98,6 +98,7 @@ func (v Value) String() string {
 type Config struct {
 	file    string
 	ignored []error
+	foreign map[string]error // by setting: why another program's variable was not read
 	values  map[string]Value
 }
 
@@ -114,24 +115,25 @@ func Load(flags *pflag.FlagSet, explicitFile string) (*Config, error) {
 	v := viper.New()
 	for _, s := range Settings {
 		v.SetDefault(s.Name, s.Default)
-		// They fail where there is nothing to bind.
-		_ = v.BindEnv(append([]string{s.Name}, s.variables()...)...)
 		if flag := lookupFlag(flags, s.Name); flag != nil {
-			_ = v.BindPFlag(s.Name, flag)
+			_ = v.BindPFlag(s.Name, flag) // it fails for no flag
 		}
 	}
 	file, named, ignored, err := readConfigFile(v, explicitFile)
 	if err != nil {
 		return nil, ofFile(named, err)
 	}
-	c := &Config{file: file, ignored: ignored, values: make(map[string]Value, len(Settings))}
+	c := &Config{file: file, ignored: ignored, foreign: map[string]error{}, values: make(map[string]Value, len(Settings))}
 	for _, s := range Settings {
-		origin := originOf(v, s, flags, file)
-		value, err := s.Parse(v.Get(s.Name))
+		origin, raw := originOf(v, s, flags, file)
+		value, err := s.Parse(raw)
 		if err != nil {
 			return nil, ofFile(named || origin.Source != FromFile, fmt.Errorf("%w (from %s)", err, origin))
 		}
 		c.values[s.Name] = Value{Name: s.Name, Value: value, Origin: origin}
+		if origin.Source < FromEnv {
+			c.readForeign(s)
+		}
 	}
 	return c, c.checkGiven()
 }
@@ -162,37 +164,21 @@ func lookupFlag(flags *pflag.FlagSet, name string) *pflag.Flag {
 	return nil
 }
 
-// originOf asks in viper's own order of precedence.
-func originOf(v *viper.Viper, s Setting, flags *pflag.FlagSet, file string) Origin {
+// originOf returns where a setting's value comes from, other programs' variables apart, and the
+// value.
+func originOf(v *viper.Viper, s Setting, flags *pflag.FlagSet, file string) (Origin, any) {
 	if flag := lookupFlag(flags, s.Name); flag != nil && flag.Changed {
-		return Origin{FromFlag, s.Name}
+		return Origin{FromFlag, s.Name}, v.Get(s.Name)
 	}
-	for _, name := range s.variables() {
-		// As viper has it, an empty variable is one that is not set.
-		if os.Getenv(name) != "" {
-			return Origin{FromEnv, name}
+	for _, name := range s.ownVariables() {
+		if text := variable(name); text != "" {
+			return Origin{FromEnv, name}, text
 		}
 	}
 	if v.InConfig(s.Name) {
-		return Origin{FromFile, file}
+		return Origin{FromFile, file}, v.Get(s.Name)
 	}
-	return Origin{Source: FromDefault}
-}
-
-// checkVariables refuses a variable that is ours by its name and means nothing. One
-// that is empty is one that is not set, as viper has it.
-func checkVariables(environ []string) error {
-	known := slices.Clone(variables)
-	for _, s := range Settings {
-		known = append(known, s.variables()...)
-	}
-	slices.Sort(environ)
-	for _, entry := range environ {
-		if name, value, _ := strings.Cut(entry, "="); strings.HasPrefix(name, envPrefix) && value != "" && !slices.Contains(known, name) {
-			return fmt.Errorf("%w: unknown variable %s, the nearest known is %s", ErrInvalid, name, nearest(name, known))
-		}
-	}
-	return nil
+	return Origin{Source: FromDefault}, s.Default
 }
 
 // With returns a Config in which one setting has another value, as the shell's
@@ -206,7 +192,7 @@ func (c *Config) With(name, value string) (*Config, error) {
 	if err != nil {
 		return nil, err
 	}
-	next := &Config{file: c.file, ignored: c.ignored, values: maps.Clone(c.values)}
+	next := &Config{file: c.file, ignored: c.ignored, foreign: c.foreign, values: maps.Clone(c.values)}
 	next.values[name] = Value{Name: name, Value: v, Origin: Origin{Source: FromShell}}
 	return next, next.checkGiven()
 }

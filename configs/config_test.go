@@ -450,6 +450,8 @@ func TestRCCL(t *testing.T) {
 		with [][2]string
 		want map[string]string
 		fail string
+		// foreign is why a variable is not read: the values are the defaults.
+		foreign string
 	}{
 		"nothing": {},
 		"variables": {
@@ -477,9 +479,9 @@ func TestRCCL(t *testing.T) {
 			want: map[string]string{"slots": "8", "slot-size": "512K", "num-channels": "5", "channels": "5"},
 		},
 		"slots too small":    {env: map[string]string{"RCCL_BUFFSIZE": "4K", "RINGCLI_SLOTS": "64"}, fail: "buffer-size is 4K, by which slot-size is 64"},
-		"no channels":        {env: map[string]string{"RCCL_NCHANNELS": "0"}, fail: `num-channels is "0"`},
-		"no level of RCCL's": {env: map[string]string{"RCCL_DEBUG": "LOUD"}, fail: `enable-debug is "LOUD"`},
-		"no level of NCCL's": {env: map[string]string{"NCCL_DEBUG": "LOUD"}, fail: `enable-debug is "LOUD"`},
+		"no channels":        {env: map[string]string{"RCCL_NCHANNELS": "0"}, foreign: `num-channels is "0"`},
+		"no level of RCCL's": {env: map[string]string{"RCCL_DEBUG": "LOUD"}, foreign: `enable-debug is "LOUD"`},
+		"no level of NCCL's": {env: map[string]string{"NCCL_DEBUG": "LOUD"}, foreign: `enable-debug is "LOUD"`},
 		"slots set too small": {
 			env: map[string]string{"RCCL_BUFFSIZE": "64K"}, with: [][2]string{{"slots", "1024"}}, fail: "by which slot-size is 64",
 		},
@@ -502,6 +504,9 @@ func TestRCCL(t *testing.T) {
 			}
 			if err != nil {
 				t.Fatal(err)
+			}
+			if errs := errors.Join(config.Foreign()...); (errs == nil) != (c.foreign == "") || errs != nil && !strings.Contains(errs.Error(), c.foreign) {
+				t.Errorf("%v: expected %q", errs, c.foreign)
 			}
 			for setting, value := range defaults {
 				want, changed := c.want[setting]

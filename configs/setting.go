@@ -40,7 +40,8 @@ type Setting struct {
 	Min, Max int64
 	// check refuses texts; another package's, by Check.
 	check func(text string) error
-	// EnvToo are read when the setting's own variable is not set: the first that is.
+	// EnvToo are read when the setting's own variable is not set: the first that is. Those
+	// without RINGCLI_ are other programs': see Config.CheckForeign.
 	EnvToo []string
 	// gives is the setting that has its value from this one where it has none of its own, and
 	// give what that is, with so many slots.
@@ -58,16 +59,18 @@ var Settings = []Setting{
 		Usage:   "the ring's hosts in order: host, host:port or [v6]:port, node[0-3,7], comma or space separated, or @FILE",
 		Comment: "The ring's hosts in order: host, host:port, [v6]:port or node[0-3,7], as a sequence,\nas one string separated by commas or spaces, or \"@FILE\" to read them from a file.\nNot given: what has started the ranks says who they are (help launchers)."},
 	{Name: "index", Default: -1, Min: -1, Max: maxRanks - 1, Completes: []string{"ranks"},
-		EnvToo:  []string{"RANK", "OMPI_COMM_WORLD_RANK", "WORLD_RANK", "PMI_RANK", "SLURM_PROCID"},
-		Usage:   "this rank's place in the list, from 0 (-1: not given; also RANK and what mpirun and srun set)",
-		Comment: "This rank's place in the list, from 0. It differs on every node, so it is better\ngiven as a flag or as RINGCLI_INDEX; RANK, OMPI_COMM_WORLD_RANK, WORLD_RANK, PMI_RANK\nand SLURM_PROCID, which launchers set, are read after that. -1: not given."},
+		EnvToo: []string{"RANK", "OMPI_COMM_WORLD_RANK", "WORLD_RANK", "PALS_RANKID", "MV2_COMM_WORLD_RANK", "JSM_NAMESPACE_RANK",
+			"PMI_RANK", "FLUX_TASK_RANK", "SLURM_PROCID"},
+		Usage:   "this rank's place in the list, from 0 (-1: not given; also RANK and what launchers set)",
+		Comment: "This rank's place in the list, from 0. It differs on every node, so it is better\ngiven as a flag or as RINGCLI_INDEX; RANK and the variables of launchers are read\nafter that (help launchers). -1: not given."},
 	{Name: "world-size", Default: 1, Min: 1, Max: maxRanks,
-		EnvToo:  []string{"WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_NTASKS"},
-		Usage:   "how many ranks there are, where no list says so (also WORLD_SIZE and what mpirun and srun set)",
-		Comment: "How many ranks there are, where no list says so. WORLD_SIZE, OMPI_COMM_WORLD_SIZE,\nPMI_SIZE and SLURM_NTASKS, which launchers set, are read after RINGCLI_WORLD_SIZE."},
-	{Name: "launcher", Default: "auto", OneOf: []any{"auto", "master", "pmix", "pmi", "slurm"},
-		Usage:   "what tells the ranks of each other where there is no list: %s (auto: by the variables that are set)",
-		Comment: "What tells the ranks of each other where there is no list: master (master-addr),\npmix (Open MPI, Slurm), pmi (MPICH, Slurm) or slurm (its variables alone). auto: by the\nvariables that are set, in this order."},
+		EnvToo: []string{"WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PALS_SIZE", "MV2_COMM_WORLD_SIZE", "JSM_NAMESPACE_SIZE",
+			"PMI_SIZE", "FLUX_JOB_SIZE", "SLURM_STEP_NUM_TASKS", "SLURM_NTASKS"},
+		Usage:   "how many ranks there are, where no list says so (also WORLD_SIZE and what launchers set)",
+		Comment: "How many ranks there are, where no list says so. 1 asks for a ring of one rank.\nWORLD_SIZE and the variables of launchers are read after RINGCLI_WORLD_SIZE."},
+	{Name: "launcher", Default: "auto", OneOf: []any{"auto", "master", "pmix", "pmi", "slurm", "hostfile"},
+		Usage:   "how the ranks find each other where there is no list: %s (auto: by the variables that are set)",
+		Comment: "How the ranks find each other where there is no list: master (master-addr), pmix\n(Open MPI, Slurm), pmi (MPICH, Slurm), slurm (its variables alone) or hostfile (of PBS,\nLSF or Grid Engine). auto: by the variables that are set, in this order."},
 	{Name: "master-addr", Default: "", EnvToo: []string{"MASTER_ADDR"}, Completes: []string{"hosts"},
 		Usage:   "host of rank 0, at which the ranks find each other where there is no list (also MASTER_ADDR)",
 		Comment: "Host of rank 0, at which the ranks find each other where there is no list.\nMASTER_ADDR, which torchrun sets, is read after RINGCLI_MASTER_ADDR."},
@@ -302,8 +305,21 @@ func (s Setting) Env() string {
 	return envPrefix + strings.ToUpper(strings.ReplaceAll(s.Name, "-", "_"))
 }
 
-// variables are those that the setting is taken from, in order.
-func (s Setting) variables() []string { return append([]string{s.Env()}, s.EnvToo...) }
+// ownVariables are ringcli's variables that the setting is taken from, in order: of any other
+// value than the setting's they are an error.
+func (s Setting) ownVariables() []string { return append([]string{s.Env()}, s.envToo(true)...) }
+
+// foreignVariables are those of other programs, in order.
+func (s Setting) foreignVariables() []string { return s.envToo(false) }
+
+func (s Setting) envToo(own bool) (names []string) {
+	for _, name := range s.EnvToo {
+		if strings.HasPrefix(name, envPrefix) == own {
+			names = append(names, name)
+		}
+	}
+	return names
+}
 
 // AddFlags declares a flag for each named setting, or for all of them if none
 // is named, with default and usage from the table. A flag of that name that the

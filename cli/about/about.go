@@ -64,6 +64,11 @@ func PrintConfig(s *session.Session) error {
 	if err := s.Out.Print(rows...); err != nil {
 		return err
 	}
+	for _, why := range s.Config.Foreign() {
+		if err := s.Out.Note(render.Fair, "not set: %v", why); err != nil {
+			return err
+		}
+	}
 	if file := s.Config.File(); file != "" {
 		return s.Out.Note(render.Faint, "configuration file: %s", file)
 	}

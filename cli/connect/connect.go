@@ -90,7 +90,7 @@ func runConnect(ctx context.Context, s *session.Session, call command.Call) erro
 	if follow && (script != "" || check) {
 		return exit.Usagef("--follow with -c, -f or --check: expected it alone: rank 0 says what to run")
 	}
-	if err := launched(ctx, s); err != nil {
+	if _, err := s.Launch(ctx, true); err != nil {
 		return err
 	}
 	ctx = s.Patient(ctx)
@@ -115,17 +115,6 @@ func runConnect(ctx context.Context, s *session.Session, call command.Call) erro
 		}
 	}
 	return retrying(ctx, s, limit, true, func(ctx context.Context) error { return lines.Run(ctx, s, call.Table, script) })
-}
-
-// launched has the launcher say who is in the ring, if no list does. A process that nothing
-// says anything of is a ring of its own.
-func launched(ctx context.Context, s *session.Session) error {
-	given := s.Config.String("list") != ""
-	ok, err := s.Launch(ctx, true)
-	if err != nil || !ok || given || s.Launched {
-		return err
-	}
-	return s.Out.Note(render.Fair, "neither a list nor a launcher: this is a ring of one rank; --list or mpirun, srun make a larger one (help launchers)")
 }
 
 // runShellProcess is `ringcli shell`: without a ring to begin with.

@@ -24,6 +24,9 @@ func (s *Session) Identity() (list string, index int, err error) {
 	case list == "":
 		return "", 0, exit.Usagef("no server list: expected --list a,b,c or --list @FILE, the same on every node (or `ringcli local -n 4` for ranks on this machine)")
 	case !s.Config.IsSet("index"):
+		if err := s.Config.CheckForeign("index"); err != nil {
+			return "", 0, err
+		}
 		return "", 0, exit.Usagef("no index: expected --index I, this node's place in the list, from 0")
 	}
 	return list, index, nil
@@ -157,6 +160,9 @@ func (s *Session) RingOptions() (o ring.Options, err error) {
 	o = ring.Options{Wait: verbs.WaitYield, Waits: s.Waits, History: &s.Place.History} // one rank in this process
 	o.Without, o.Decision, o.Follows = s.Place.Without, s.Place.Decision, s.Follows
 	o.Names = s.names
+	if err := s.Config.CheckForeign("num-channels", "buffer-size"); err != nil {
+		return o, err
+	}
 	s.Config.Fill(&o)
 	o.Token, _, err = s.Token()
 	return o, err

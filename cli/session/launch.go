@@ -20,28 +20,39 @@ import (
 var LaunchSettings = []string{"list", "index", "world-size", "launcher", "master-addr", "master-port", "advertise"}
 
 // Launch makes list and index of what a launcher knows, where there is no list: the ranks
-// tell each other by it where they listen. Without a launcher and an index, and alone allowed,
-// this process is rank 0 of 1. It tells whether there are a list and an index now.
+// tell each other by it where they listen. Without a launcher, --world-size 1 makes this process
+// rank 0 of 1, if alone allows it. It tells whether there are a list and an index now.
 func (s *Session) Launch(ctx context.Context, alone bool) (ok bool, err error) {
-	c := s.Config
-	if c.String("list") != "" {
+	if s.Config.String("list") != "" {
 		return true, nil
 	}
-	o := launch.Options{
-		Kind: c.String("launcher"), Rank: c.Int("index"), Size: c.Int("world-size"), MasterAddr: c.String("master-addr"), MasterPort: c.Int("master-port"),
+	if err := s.Config.CheckForeign("index", "world-size", "master-addr", "master-port"); err != nil {
+		return false, err
 	}
+	o := launch.Options{Kind: s.Config.String("launcher")}
+	if o.Kind, err = s.identify(o.Kind); err != nil {
+		return false, err
+	}
+	c := s.Config
+	o.Rank, o.Size, o.MasterAddr, o.MasterPort = c.Int("index"), c.Int("world-size"), c.String("master-addr"), c.Int("master-port")
 	kind := o.Detect()
 	if err := unsaid(c, kind, o); err != nil {
 		return false, err
 	}
 	switch index, size := c.Get("index"), c.Get("world-size"); {
 	case kind != "":
+	case launch.Unranked() != "" && !isOwn(index) && !isOwn(size):
+		return false, exit.Usagef("no server list: %s; `ringcli help launchers`", launch.Unranked())
 	case o.Size > 1:
 		return false, exit.Usagef("there are %d ranks (world-size from %s), and nothing says where: expected --list, or --master-addr and --master-port (MASTER_ADDR, MASTER_PORT), or to be started by mpirun or srun; `ringcli help launchers`", o.Size, size.Origin)
 	case c.IsSet("index") && !c.IsSet("world-size") && index.Origin.Name != "index":
 		return false, exit.Usagef("rank %d (index from %s), and neither a list nor world-size says how many there are: expected --list, or WORLD_SIZE, MASTER_ADDR and MASTER_PORT; `ringcli help launchers`", o.Rank, index.Origin)
-	case !alone, c.IsSet("index") && !c.IsSet("world-size"):
+	case c.IsSet("index") && !c.IsSet("world-size"):
 		return false, nil
+	case !alone:
+		return false, nil
+	case !isOwn(size):
+		return false, exit.Usagef("no server list, and no launcher has started this process: expected --list A,B,... and --index I, or to be started by mpirun, srun or torchrun, or --world-size 1 for a ring of one rank; `ringcli help launchers`")
 	}
 	port, release, err := launch.Reserve(c.Int("tcp-port"))
 	if err != nil {
@@ -78,11 +89,41 @@ func (s *Session) Launch(ctx context.Context, alone bool) (ok bool, err error) {
 	return err == nil, err
 }
 
+// isOwn tells whether the user has given a value to ringcli.
+func isOwn(v configs.Value) bool {
+	return v.Origin.Source != configs.FromDefault && !v.Origin.IsForeign()
+}
+
+// identify finds out which launcher's variables count, if the index comes from one, and returns
+// the kind of launcher.
+func (s *Session) identify(kind string) (string, error) {
+	if !s.Config.Get("index").Origin.IsForeign() {
+		return kind, nil
+	}
+	id, ok, err := launch.Nearest()
+	if err != nil || !ok {
+		return kind, err
+	}
+	if s.Config, err = s.Config.WithForeign("index", strconv.Itoa(id.Rank), id.RankVar); err != nil {
+		return kind, err
+	}
+	if size := s.Config.Get("world-size"); id.Size > 0 && (size.Origin.IsForeign() || !s.Config.IsSet("world-size")) {
+		if s.Config, err = s.Config.WithForeign("world-size", strconv.Itoa(id.Size), id.SizeVar); err != nil {
+			return kind, err
+		}
+	}
+	// A MASTER_ADDR of the outer launcher does not count either.
+	if master := s.Config.Get("master-addr").Origin; kind == launch.Auto && id.Proven && id.Kind != "" && (master.IsForeign() || master.Source == configs.FromDefault) {
+		kind = id.Kind
+	}
+	return kind, nil
+}
+
 // unsaid refuses what says half of who a rank is, where ranks meet that nobody has counted:
 // each would be a ring of its own, or all of them rank 0.
 func unsaid(c *configs.Config, kind string, o launch.Options) error {
 	index, size := c.Get("index"), c.Get("world-size")
-	switch meet := kind == launch.Master || kind == launch.Slurm; {
+	switch meet := kind == launch.Master || kind == launch.Slurm || kind == launch.HostFile; {
 	case o.Rank < 0 && index.Origin.Source == configs.FromEnv:
 		return exit.Usagef("index is %d (from %s): expected 0 or more, or that the variable is not set", o.Rank, index.Origin)
 	case meet && o.Rank >= 0 && !c.IsSet("world-size"):

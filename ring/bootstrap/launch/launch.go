@@ -8,8 +8,11 @@ package launch
 import (
 	"context"
 	"fmt"
+	"net/netip"
 	"os"
+	"slices"
 	"strconv"
+	"strings"
 
 	"ringcli/configs/usage"
 	"ringcli/ring/bootstrap/hosts"
@@ -37,7 +40,9 @@ const (
 	Master = "master" // ranks register at rank 0
 	PMIx   = "pmix"
 	PMI    = "pmi"
-	Slurm  = "slurm" // as Master, at the first task's host
+	Slurm  = "slurm" // as Master, at the host of task 0
+	// HostFile is as Slurm, at a host of the batch system's host file.
+	HostFile = "hostfile"
 )
 
 // Options say who this rank is, as far as its settings do.
@@ -51,21 +56,37 @@ type Options struct {
 
 // Detect returns the kind of launcher that the settings and variables speak of, "" if they
 // speak of none. A master is named on purpose, so it comes first; a batch script, which
-// has Slurm's variables, is no task of a step.
+// has Slurm's variables, is no task of a step. An open PMI_FD is of the nearest launcher: MPICH's
+// mpiexec leaves the variables of the PMIx step that it runs in.
 func (o Options) Detect() string {
 	switch {
 	case o.Kind != Auto:
 		return o.Kind
 	case o.MasterAddr != "" && o.MasterPort != 0:
 		return Master
+	case pmiOpen():
+		return PMI
 	case os.Getenv("PMIX_NAMESPACE") != "":
 		return PMIx
 	case os.Getenv("PMI_FD") != "":
 		return PMI
 	case inStep():
 		return Slurm
+	case ranked() && hostFile() != nil:
+		return HostFile
 	}
 	return ""
+}
+
+// ranked tells whether a launcher without a service that ringcli speaks to has said which rank
+// this is.
+func ranked() bool {
+	for _, i := range identities() {
+		if i.Kind == HostFile && i.Size > 0 {
+			return true
+		}
+	}
+	return false
 }
 
 // Open meets the launcher, which Detect has found.
@@ -84,13 +105,46 @@ func Open(ctx context.Context, o Options) (Launcher, error) {
 	switch kind {
 	case Slurm:
 		return openSlurm(ctx, o)
+	case HostFile:
+		return openHostFile(ctx, o)
 	default:
-		if o.MasterAddr == "" || o.MasterPort == 0 {
-			return nil, usage.Errorf("master-addr is %q and master-port is %d: expected both, the host of rank 0 and a TCP port there", o.MasterAddr, o.MasterPort)
-		}
-		return meet(ctx, meeting{rank: o.Rank, size: o.Size, host: o.MasterAddr, port: o.MasterPort, job: os.Getenv("TORCHELASTIC_RUN_ID"), token: o.Token,
-			taken: os.Getenv("TORCHELASTIC_USE_AGENT_STORE") == "True"})
+		return openMaster(ctx, o)
 	}
+}
+
+// openMaster meets at MASTER_ADDR. torchrun starts ranks again with the same run and port: an
+// attempt is a job of its own, or a rank of the last one could take a place in the next.
+func openMaster(ctx context.Context, o Options) (Launcher, error) {
+	if o.MasterAddr == "" || o.MasterPort == 0 {
+		return nil, usage.Errorf("master-addr is %q and master-port is %d: expected both, the host of rank 0 and a TCP port there", o.MasterAddr, o.MasterPort)
+	}
+	host, err := masterHost(o.MasterAddr)
+	if err != nil {
+		return nil, err
+	}
+	job, taken := os.Getenv("TORCHELASTIC_RUN_ID"), os.Getenv("TORCHELASTIC_USE_AGENT_STORE") == "True"
+	if attempt := os.Getenv("TORCHELASTIC_RESTART_COUNT"); attempt != "" {
+		job += " attempt " + attempt
+	}
+	if taken && o.MasterPort == 65535 {
+		return nil, usage.Errorf("master-port is 65535, and torchrun's store listens there (TORCHELASTIC_USE_AGENT_STORE): expected a port from 1 to 65534, after which one is left for rank 0")
+	}
+	return meet(ctx, meeting{rank: o.Rank, size: o.Size, hosts: []string{host}, port: o.MasterPort, job: job, token: o.Token, taken: taken})
+}
+
+// masterHost is the host of MASTER_ADDR: a name or an address, perhaps in brackets.
+func masterHost(text string) (string, error) {
+	host := strings.TrimSpace(text)
+	if inner, ok := strings.CutPrefix(host, "["); ok && strings.HasSuffix(inner, "]") {
+		host = strings.TrimSuffix(inner, "]")
+	}
+	if _, err := netip.ParseAddr(host); err == nil {
+		return host, nil
+	}
+	if host == "" || strings.ContainsAny(host, ":/[] \t") {
+		return "", usage.Errorf("master-addr is %q: expected a host name or an address alone, such as node0, 10.0.5.4 or fd00::1; the port is --master-port (MASTER_PORT)", text)
+	}
+	return host, nil
 }
 
 // stepHosts are those of a Slurm step, and the variable that has them.
@@ -103,27 +157,33 @@ func stepHosts() (name, list string) {
 	return "SLURM_STEP_NODELIST", ""
 }
 
+// Step numbers of Slurm in which srun has started no task (slurm/slurm.h: SLURM_INTERACTIVE_STEP,
+// SLURM_BATCH_SCRIPT).
+const interactiveStep, batchScript = "4294967290", "4294967291"
+
+// inStep tells whether srun has started this process as a task.
 func inStep() bool {
 	_, list := stepHosts()
-	return list != "" && os.Getenv("SLURM_STEP_ID") != "" && os.Getenv("SLURM_PROCID") != ""
+	step := os.Getenv("SLURM_STEP_ID")
+	return list != "" && os.Getenv("SLURM_PROCID") != "" && step != "" && step != interactiveStep && step != batchScript
 }
 
-// Slurm's tasks meet at the first of the step's hosts, which runs task 0, at the port that
-// Slurm has reserved for the step (srun --resv-ports), or at one that the job's and the
-// step's number make.
-const slurmPort, slurmPorts = 20000, 10000 // below those that Linux gives to callers (ip_local_port_range)
+// Slurm's tasks meet at the host of task 0, at the port that Slurm has reserved for the step
+// (srun --resv-ports), or at one that the job's and the step's number make. Task 0 is on the
+// step's first host, but for --distribution=arbitrary: the others look for it on all hosts.
+const meetingPort, meetingPorts = 20000, 10000 // below those that Linux gives to callers (ip_local_port_range)
 
 func openSlurm(ctx context.Context, o Options) (Launcher, error) {
+	if size := os.Getenv("SLURM_HET_SIZE"); size != "" {
+		return nil, usage.Errorf("a heterogeneous job of Slurm (SLURM_HET_SIZE is %s): its components count their tasks apart, so ringcli cannot tell which rank this is: give --list and --index, or MASTER_ADDR, MASTER_PORT, RANK and WORLD_SIZE", size)
+	}
 	name, list := stepHosts()
-	nodes, err := hosts.Parse(list, slurmPort)
+	nodes, err := hosts.Parse(list, meetingPort)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
 	job, step := os.Getenv("SLURM_JOB_ID"), os.Getenv("SLURM_STEP_ID")
-	m := meeting{rank: o.Rank, size: o.Size, host: nodes[0].Host, job: "slurm " + job + "." + step, token: o.Token}
-	jobNumber, _ := strconv.Atoi(job) // any number does
-	stepNumber, _ := strconv.Atoi(step)
-	m.port = slurmPort + (jobNumber*37+stepNumber)*candidates%slurmPorts
+	m := meeting{rank: o.Rank, size: o.Size, hosts: namesOnce(nodes), port: portOf(job, step), job: "slurm " + job + "." + step, token: o.Token}
 	if reserved := os.Getenv("SLURM_STEP_RESV_PORTS"); reserved != "" {
 		ports, err := hosts.Expand("[" + reserved + "]")
 		if err == nil {
@@ -134,6 +194,23 @@ func openSlurm(ctx context.Context, o Options) (Launcher, error) {
 		}
 	}
 	return meet(ctx, m)
+}
+
+// portOf is the port at which the ranks of a job's step meet.
+func portOf(job, step string) int {
+	jobNumber, _ := strconv.Atoi(job) // any number does
+	stepNumber, _ := strconv.Atoi(step)
+	return meetingPort + (jobNumber*37+stepNumber)*candidates%meetingPorts
+}
+
+// namesOnce are the hosts of a list, each once.
+func namesOnce(nodes []hosts.Node) (names []string) {
+	for _, n := range nodes {
+		if !slices.Contains(names, n.Host) {
+			names = append(names, n.Host)
+		}
+	}
+	return names
 }
 
 // variable reads a number that a launcher gives.

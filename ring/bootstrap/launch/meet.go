@@ -2,7 +2,6 @@ package launch
 
 import (
 	"bufio"
-	"cmp"
 	"context"
 	"crypto/rand"
 	"crypto/subtle"
@@ -12,7 +11,9 @@ import (
 	"io"
 	"net"
 	"os"
+	"slices"
 	"strconv"
+	"sync"
 	"time"
 
 	"ringcli/configs/codes"
@@ -34,7 +35,7 @@ import (
 //	   │ ◀─ everybody's data ──── │  or what has failed
 type meeting struct {
 	rank, size int
-	host       string
+	hosts      []string // of which rank 0 has one, most likely the first
 	port       int
 	job        string
 	token      *seal.Token
@@ -171,38 +172,82 @@ type guest struct {
 func (g *guest) Rank() int { return g.rank }
 func (g *guest) Size() int { return g.size }
 
-// call looks for rank 0 until it is there.
+// others is how many hosts besides the first are called in one round, at the same time.
+const others = 16
+
+// call looks for rank 0 until it is there: in each round at the first host, then at some of the
+// others, by turns.
 func (m meeting) call(ctx context.Context) (Launcher, error) {
-	last := errors.New("it was not called yet") // of the first port, which is the one that is meant
-	for {
-		var first error
-		for i := range candidates {
-			if m.port+i > 65535 {
-				break
-			}
-			at := net.JoinHostPort(m.host, strconv.Itoa(m.port+i))
-			l, err := m.try(ctx, at)
-			if err == nil {
-				return &guest{m, l, at}, nil
-			}
-			if deadline, limited := ctx.Deadline(); first == nil && (!limited || time.Now().Before(deadline)) { // else it is no news
-				first = err
-			}
-			if usage.Is(err) {
-				return nil, err
-			}
-			if _, absent := errors.AsType[*net.DNSError](err); absent {
-				break // as at the other ports
-			}
+	last := errors.New("it was not called yet") // of the first host and port, which are meant
+	for at := 1; ; {
+		l, address, err := m.callHost(ctx, m.hosts[0])
+		if err == nil {
+			return &guest{m, l, address}, nil
 		}
-		last = cmp.Or(first, last)
+		if usage.Is(err) {
+			return nil, err
+		}
+		if ctx.Err() == nil { // else it is no news
+			last = err
+		}
+		found := make([]*guest, min(others, len(m.hosts)-1))
+		refused := make([]error, len(found))
+		var round sync.WaitGroup
+		for i := range found {
+			host := m.hosts[1+(at-1+i)%(len(m.hosts)-1)]
+			round.Go(func() {
+				if l, address, err := m.callHost(ctx, host); err == nil {
+					found[i] = &guest{m, l, address}
+				} else if usage.Is(err) {
+					refused[i] = err
+				}
+			})
+		}
+		round.Wait()
+		at += len(found)
+		if i := slices.IndexFunc(found, func(g *guest) bool { return g != nil }); i >= 0 {
+			return found[i], nil // there is one rank 0 of a job
+		}
+		if err := errors.Join(refused...); err != nil {
+			return nil, err
+		}
 		select {
 		case <-ctx.Done():
 			return nil, fmt.Errorf("rank %d of %d: awaited rank 0 at %s, or one of the %d ports after it: nobody there speaks for this job (%w): %w",
-				m.rank, m.size, net.JoinHostPort(m.host, strconv.Itoa(m.port)), candidates-1, last, context.Cause(ctx))
+				m.rank, m.size, m.places(), candidates-1, last, context.Cause(ctx))
 		case <-time.After(pause):
 		}
 	}
+}
+
+// places says where rank 0 is looked for.
+func (m meeting) places() string {
+	first := net.JoinHostPort(m.hosts[0], strconv.Itoa(m.port))
+	if len(m.hosts) == 1 {
+		return first
+	}
+	return fmt.Sprintf("%s (and on the other %d hosts of the job)", first, len(m.hosts)-1)
+}
+
+// callHost calls the ports of a host. The error is that of the first port, but for one of usage.
+func (m meeting) callHost(ctx context.Context, host string) (l *line, address string, err error) {
+	for i := range candidates {
+		if m.port+i > 65535 {
+			break
+		}
+		address = net.JoinHostPort(host, strconv.Itoa(m.port+i))
+		l, failed := m.try(ctx, address)
+		if failed == nil {
+			return l, address, nil
+		}
+		if err == nil || usage.Is(failed) {
+			err = failed
+		}
+		if _, absent := errors.AsType[*net.DNSError](failed); absent || usage.Is(failed) {
+			break // as at the other ports
+		}
+	}
+	return nil, "", err
 }
 
 // try calls one port. Errors of usage are rank 0's answer; others are that nobody answers,
