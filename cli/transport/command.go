@@ -34,14 +34,14 @@ var endSettings = append(configs.NamesOf(settings{}), "token-file")
 
 // flagsOf are the flags that one of the words alone takes.
 var flagsOf = map[string][]string{
-	wordServe: {"bind", "dir"},
+	wordServe: {"bind"},
 	wordBench: {
 		"begin", "end", "beside", "benchmark_filter", "benchmark_format", "benchmark_out", "benchmark_out_format",
 		"benchmark_min_time", "benchmark_repetitions", "benchmark_list_tests",
 	},
 }
 
-// Rows are `ringcli transport` and `ringcli copy`.
+// Rows is `ringcli transport`.
 func Rows() []command.Row {
 	return []command.Row{{
 		Name: "transport", Group: command.GroupRing, Where: command.Process,
@@ -49,8 +49,7 @@ func Rows() []command.Row {
 		Long: `A transport is one connection between two processes: either writes to memory
 that the other has registered, or reads it, and tells it when it is there.
 
-  transport serve              waits for clients, one at a time; with --dir DIR
-                               those of ringcli copy, too
+  transport serve              waits for clients, one at a time
   transport bench HOST[:PORT]  measures against the server there
   transport bench              starts a server of its own on this machine
 
@@ -86,7 +85,7 @@ Memcpy is then a copy within the GPU, and Register allocates the memory, too.`,
   ringcli transport bench --memory cuda:0`,
 		Args: "serve | bench [HOST[:PORT]]", Words: words, CheckArgs: checkWords,
 		Settings: endSettings, Flags: flags, Run: run,
-	}, copyRow()}
+	}}
 }
 
 func checkWords(args []string) error {
@@ -110,12 +109,10 @@ const (
 )
 
 func flags(fs *pflag.FlagSet) {
-	portFlag(fs)
+	command.NumberFlag(fs, "tcp-port", "", talk.DefaultPort, 0, 65535, "a TCP port", "the server's TCP port (serve: 0 takes a free one)")
 	memoryFlag(fs)
 	fs.String("bind", "", "serve: IP address to listen on (all)")
 	command.Completes(fs, "bind", "nothing")
-	fs.String("dir", "", "serve: directory below which clients may read and write files (none; see copy)")
-	command.Completes(fs, "dir", "files")
 	begin, end := configs.SizeValue(leastSize), configs.SizeValue(mostSize)
 	fs.VarP(&begin, "begin", "b", "bench: least size in bytes; each further one is twice as large")
 	fs.VarP(&end, "end", "e", "bench: greatest size in bytes")
@@ -137,11 +134,6 @@ func flags(fs *pflag.FlagSet) {
 	command.NumberFlag(fs, "benchmark_repetitions", "", 1, 1, 1000, "how often to measure each", "bench: how often to measure each, with mean, median, stddev and cv")
 	fs.Bool("benchmark_list_tests", false, "bench: list the names, measure nothing")
 	session.ChildFlags(fs)
-}
-
-// portFlag is the server's TCP port.
-func portFlag(fs *pflag.FlagSet) {
-	command.NumberFlag(fs, "tcp-port", "", talk.DefaultPort, 0, 65535, "a TCP port", "the server's TCP port (serve: 0 takes a free one)")
 }
 
 // parseTime reads Google Benchmark's --benchmark_min_time: seconds, with or without an s, or a

@@ -47,7 +47,7 @@ func runBench(ctx context.Context, s *session.Session, call command.Call) (err e
 		return err
 	}
 	defer func() { err = errors.Join(err, end()) }()
-	c, err := dial(ctx, s, address, "transport bench", purposeBench, o.Timeout)
+	c, err := dial(ctx, s, address, o.Timeout)
 	if err != nil {
 		return err
 	}

@@ -6,30 +6,26 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
-	"os"
 	"sync"
 	"time"
 
 	"ringcli/cli/command"
 	"ringcli/cli/exit"
 	"ringcli/cli/session"
-	"ringcli/cli/transport/files"
 	"ringcli/cli/transport/talk"
 	"ringcli/trace"
 	"ringcli/verbs/gpu"
 	"ringcli/verbs/transport"
 )
 
-// The purposes of clients.
+// purposeBench is that of clients.
 const purposeBench = "bench"
 
 // server serves clients, one at a time.
 type server struct {
 	settings
-	s      *session.Session
-	root   *os.Root    // what clients may copy; nil is nothing
-	secret bool        // they have shown the token
-	gpu    *gpu.Device // that has the memory of a bench; nil: the host
+	s   *session.Session
+	gpu *gpu.Device // that has the memory of a bench; nil: the host
 }
 
 // runServe serves until it is interrupted.
@@ -38,22 +34,13 @@ func runServe(ctx context.Context, s *session.Session, call command.Call) (err e
 	if v.gpu, err = gpuOf(wordServe, call.Flags); err != nil {
 		return err
 	}
-	bind, err := bindOf("transport serve", command.TextOf(call.Flags, "bind"))
+	bind, err := bindOf(command.TextOf(call.Flags, "bind"))
 	if err != nil {
 		return err
 	}
 	token, _, err := s.Token()
 	if err != nil {
 		return err
-	}
-	v.secret = token != nil
-	if dir := command.TextOf(call.Flags, "dir"); dir != "" {
-		if v.root, err = os.OpenRoot(dir); err != nil {
-			return exit.Usagef("transport serve --dir: %w", err)
-		}
-		defer func() { err = errors.Join(err, v.root.Close()) }()
-	} else if call.Flags.Changed("dir") {
-		return exit.Usagef("transport serve --dir \"\": expected a directory; is a variable not set?")
 	}
 	device, why, err := v.which(bind)
 	if err != nil {
@@ -65,7 +52,7 @@ func runServe(ctx context.Context, s *session.Session, call command.Call) (err e
 	}
 	r := ServeResult{
 		Command: "transport serve", OK: true, Listen: listener.Addr().String(), Port: listener.Addr().(*net.TCPAddr).Port,
-		Device: device, Why: why, Token: v.secret, Dir: command.TextOf(call.Flags, "dir"),
+		Device: device, Why: why, Token: token != nil,
 	}
 	r.RDMA, r.RDMAWhy = transport.Supported()
 	if err := errors.Join(s.Out.Print(r), s.Parent.Report(r)); err != nil {
@@ -108,14 +95,8 @@ func (v *server) handle(c *talk.Conn) error {
 }
 
 func (v *server) serve(c *talk.Conn, r *ServedResult) (err error) {
-	switch c.Peer.Purpose {
-	case purposeBench:
-	case purposeCopy:
-		if err := v.mayCopy(c); err != nil {
-			return err
-		}
-	default:
-		return exit.Usagef("it calls for %q, expected %s or %s: run the same ringcli at both ends", c.Peer.Purpose, purposeBench, purposeCopy)
+	if c.Peer.Purpose != purposeBench {
+		return exit.Usagef("it calls for %q, expected %s: run the same ringcli at both ends", c.Peer.Purpose, purposeBench)
 	}
 	t, own, err := v.answer(c.Context(), c)
 	if err != nil {
@@ -123,15 +104,6 @@ func (v *server) serve(c *talk.Conn, r *ServedResult) (err error) {
 	}
 	r.Device, r.Why = own.Device, own.Why
 	defer func() { err = errors.Join(err, t.Close()) }()
-	if c.Peer.Purpose == purposeCopy {
-		one := files.Copy{Talk: c, Transport: t}
-		err := v.copyFor(c, &one)
-		if err != nil {
-			c.Fail(err) // before the transport ends, which the client would take for the reason
-		}
-		r.Bytes = one.Size - one.From
-		return coded(err)
-	}
 	b := benched{t: t, c: c, gpu: v.gpu, timeout: v.Timeout}
 	return coded(b.serve())
 }

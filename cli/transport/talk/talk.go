@@ -116,16 +116,8 @@ func (c *Conn) Context() context.Context { return c.ctx }
 func (c *Conn) Name() string { return fmt.Sprintf("%s (%s)", c.Peer.Name, c.conn.RemoteAddr()) }
 
 // Local is the address at this end.
-func (c *Conn) Local() netip.Addr { return addrOf(c.conn.LocalAddr()) }
-
-// Remote is the peer's address.
-func (c *Conn) Remote() netip.Addr { return addrOf(c.conn.RemoteAddr()) }
-
-// IsLocal tells whether the peer is on this host, as its address says.
-func (c *Conn) IsLocal() bool { return c.Remote().IsLoopback() || c.Remote() == c.Local() }
-
-func addrOf(a net.Addr) netip.Addr {
-	p, _ := netip.ParseAddrPort(a.String()) // of TCP it is one
+func (c *Conn) Local() netip.Addr {
+	p, _ := netip.ParseAddrPort(c.conn.LocalAddr().String()) // of TCP it is one
 	return p.Addr().Unmap()
 }
 
@@ -311,7 +303,7 @@ func receive(conn net.Conn, read func(io.Reader) (*bootstrap.Frame, error)) (m m
 	case err != nil:
 		return m, err
 	case f.Type != frameType:
-		return m, fmt.Errorf("another command of ringcli (its %s frame) is there, not `transport` or `copy`: give the --tcp-port of `transport serve`", f.Type)
+		return m, fmt.Errorf("another command of ringcli (its %s frame) is there, not `transport`: give the --tcp-port of `transport serve`", f.Type)
 	}
 	if err := json.Unmarshal(f.Payload, &m); err != nil {
 		return m, fmt.Errorf("a message that cannot be read: %w", err)
