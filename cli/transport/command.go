@@ -49,7 +49,8 @@ func Rows() []command.Row {
 		Long: `A transport is one connection between two processes: either writes to memory
 that the other has registered, or reads it, and tells it when it is there.
 
-  transport serve              waits for clients, one at a time
+  transport serve              serves clients, one at a time: another is told
+                               which one, and ends with exit code 2
   transport bench HOST[:PORT]  measures against the server there
   transport bench              starts a server of its own on this machine
 

@@ -47,6 +47,8 @@ const (
 	redial = 100 * time.Millisecond
 	// lives is how many signs of life there are within the timeout.
 	lives = 4
+	// inboxRoom is more messages than an honest peer sends before it has an answer: one.
+	inboxRoom = 16
 	// farewell is how long an end that closes lets the other read what was sent.
 	farewell = 2 * time.Second
 )
@@ -123,7 +125,7 @@ func (c *Conn) Local() netip.Addr {
 
 // start has the connection read, and give signs of life.
 func start(ctx context.Context, conn net.Conn, peer Hello, timeout time.Duration) *Conn {
-	c := &Conn{Peer: peer, conn: conn, timeout: timeout, inbox: make(chan message, 16)}
+	c := &Conn{Peer: peer, conn: conn, timeout: timeout, inbox: make(chan message, inboxRoom)}
 	c.ctx, c.cancel = context.WithCancelCause(ctx)
 	c.running.Go(c.read)
 	c.running.Go(func() {
@@ -158,7 +160,9 @@ func (c *Conn) read() {
 		default:
 			select {
 			case c.inbox <- m:
-			case <-c.ctx.Done():
+			default: // to wait for room would be to miss the connection's end
+				c.cancel(fmt.Errorf("%s: %d messages came before any was answered: run the same ringcli at both ends", c.Name(), cap(c.inbox)+1))
+				return
 			}
 		}
 	}
