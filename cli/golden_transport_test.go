@@ -20,5 +20,5 @@ func transportExamples() []example {
 	fallback.RDMA, fallback.RDMAWhy, fallback.Token = false, "ibv: there is no device", false
 	failed := served
 	failed.OK, failed.Device, failed.Why, failed.Seconds, failed.Error = false, "", "", 0.0125, "nothing was heard of it for 30s: it stands still, or the network is down"
-	return []example{printing("transport", []render.Record{listens, fallback}, []render.Record{served}, []render.Record{failed})}
+	return []example{printing("transport", []render.Record{listens}, []render.Record{fallback}, []render.Record{served}, []render.Record{failed})}
 }

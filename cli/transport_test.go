@@ -53,14 +53,16 @@ type serving struct {
 	read int // lines
 }
 
-// served starts a server on a free port of a loopback address.
+// served starts a server on a free port of where it listens by itself: a loopback address.
 func served(t *testing.T, flags string) (v *serving, first map[string]any) {
 	t.Helper()
-	v = &serving{process: program(t, words("transport serve --output json --tcp-port 0 --bind 127.0.0.1 "+flags)...)}
+	v = &serving{process: program(t, words("transport serve --output json --tcp-port 0 "+flags)...)}
 	v.Stdout = &v.out
 	v.start(t)
 	first = v.next(t)
-	v.host = fmt.Sprintf("127.0.0.1:%v", first["port"])
+	if v.host = fmt.Sprintf("127.0.0.1:%v", first["port"]); !strings.Contains(flags, "--bind") && first["listen"] != v.host {
+		t.Errorf("it listens on %v: expected %s", first["listen"], v.host)
+	}
 	return v, first
 }
 
@@ -221,6 +223,18 @@ func whenFree(t *testing.T, args ...string) (code int, stdout, stderr string) {
 	}
 }
 
+// With --bind the server is there for other machines, too.
+func TestTransportServeBind(t *testing.T) {
+	v, first := served(t, "--device soft --bind 0.0.0.0")
+	if listen := fmt.Sprint(first["listen"]); !strings.HasPrefix(listen, "[::]:") && !strings.HasPrefix(listen, "0.0.0.0:") {
+		t.Errorf("it listens on %v", listen)
+	}
+	if code, _, stderr := finish(t, words("transport bench -b 8K -e 8K --benchmark_filter=_Write --benchmark_min_time 2x --device soft "+v.host)...); code != exit.OK {
+		t.Errorf("exit code %d: %s", code, stderr)
+	}
+	v.stop(t)
+}
+
 // A server that is killed ends its client, which says so.
 func TestTransportServerDies(t *testing.T) {
 	for _, device := range []string{"shm", "soft:lo"} {
@@ -279,6 +293,7 @@ func TestTransportBadInput(t *testing.T) {
 		"transport bench --benchmark_out=/no/where":         {"/no/where"},
 		"transport serve --begin 8":                         {"--begin", "transport bench"},
 		"transport serve --bind here":                       {`"here"`, "IP address"},
+		"transport serve --bind=":                           {`--bind ""`, "0.0.0.0"},
 		"transport serve --bind 192.0.2.1":                  {"192.0.2.1", "--bind"},
 		"transport serve --device nothing:x":                {"nothing:x"},
 		"transport bench --device nothing:x":                {"nothing:x"},

@@ -54,11 +54,14 @@ that the other has registered, or reads it, and tells it when it is there.
   transport bench HOST[:PORT]  measures against the server there
   transport bench              starts a server of its own on this machine
 
+A server listens on 127.0.0.1, for clients of its own machine. --bind 0.0.0.0,
+or one of its addresses, serves other nodes.
+
 Both ends take an RDMA device, the nearest where there are several. Where there
 is none they refuse, and name what there is: soft, over any network, and shm, on
 one host. That is not taken unasked: --device soft, at both ends. Each end says
-which device it took, and why. With a token (--token-file) both ends must have
-it.
+which device it took, and why. Both ends need the same token (--token-file), or
+none.
 
 The table is Google Benchmark's, and so are the flags --benchmark_*, the JSON
 and the CSV, of which --output json and csv are other names: one document, not
@@ -79,8 +82,8 @@ the report says how the adapter reaches it (dma-buf, peer memory, or staged
 through the host's memory, whose copies count) and why no better way is taken.
 Memcpy is then a copy within the GPU, and Register allocates the memory, too.`,
 		Example: `  ringcli transport bench --device shm
-  ringcli transport serve --device soft            on node0
-  ringcli transport bench --device soft node0      on node1
+  ringcli transport serve --device soft --bind 0.0.0.0    on node0
+  ringcli transport bench --device soft node0             on node1
   ringcli transport bench --device shm --benchmark_filter=Write --beside h100
   ringcli transport bench --device soft:lo --benchmark_out=results.json
   ringcli transport bench --memory cuda:0`,
@@ -112,7 +115,7 @@ const (
 func flags(fs *pflag.FlagSet) {
 	command.NumberFlag(fs, "tcp-port", "", talk.DefaultPort, 0, 65535, "a TCP port", "the server's TCP port (serve: 0 takes a free one)")
 	memoryFlag(fs)
-	fs.String("bind", "", "serve: IP address to listen on (all)")
+	fs.String("bind", loopback.String(), "serve: IP address to listen on; 0.0.0.0: all")
 	command.Completes(fs, "bind", "nothing")
 	begin, end := configs.SizeValue(leastSize), configs.SizeValue(mostSize)
 	fs.VarP(&begin, "begin", "b", "bench: least size in bytes; each further one is twice as large")

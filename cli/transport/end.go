@@ -160,14 +160,14 @@ func (o *settings) answer(ctx context.Context, c *talk.Conn) (t *transport.Trans
 	return t, own, nil
 }
 
-// bindOf is the address of --bind; zero if it was not given.
+// loopback is where a server listens unless --bind says otherwise.
+var loopback = netip.AddrFrom4([4]byte{127, 0, 0, 1})
+
+// bindOf is the address of --bind.
 func bindOf(text string) (netip.Addr, error) {
-	if text == "" {
-		return netip.Addr{}, nil
-	}
 	addr, err := netip.ParseAddr(text)
 	if err != nil {
-		return addr, exit.Usagef("transport serve --bind %q: expected an IP address of this machine", text)
+		return addr, exit.Usagef("transport serve --bind %q: expected an IP address of this machine, or 0.0.0.0 for all of them", text)
 	}
 	return addr, nil
 }

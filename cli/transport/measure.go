@@ -97,7 +97,7 @@ func (o *settings) server(ctx context.Context, s *session.Session, call command.
 		host = strings.Trim(host, "[]")
 		return net.JoinHostPort(host, strconv.Itoa(command.NumberOf(call.Flags, "tcp-port"))), func() error { return nil }, nil
 	}
-	if _, _, err := o.which(ownHost); err != nil {
+	if _, _, err := o.which(loopback); err != nil {
 		return "", nil, fmt.Errorf("transport bench: %w", err)
 	}
 	return ownServer(ctx, s, call)

@@ -2,6 +2,7 @@ package transport
 
 import (
 	"fmt"
+	"net/netip"
 
 	"ringcli/cli/render"
 )
@@ -25,8 +26,20 @@ func (r ServeResult) Lines() []render.Line {
 	return []render.Line{
 		{Text: fmt.Sprintf("serving on %s (TCP) by %s: %s", r.Listen, r.Device, r.Why), Mood: render.Faint},
 		{Text: "RDMA here: " + rdmaText(r.RDMA, r.RDMAWhy), Mood: render.Faint},
-		{Text: fmt.Sprintf("on the other node: ringcli transport bench HOST:%d", r.Port), Mood: render.Faint},
+		{Text: r.client(), Mood: render.Faint},
 	}
+}
+
+// client says what to run at the other end.
+func (r ServeResult) client() string {
+	at, _ := netip.ParseAddrPort(r.Listen)
+	switch addr := at.Addr(); {
+	case addr.IsLoopback():
+		return fmt.Sprintf("on this machine: ringcli transport bench %s; to serve other nodes: --bind 0.0.0.0", r.Listen)
+	case addr.IsUnspecified():
+		return fmt.Sprintf("on the other node: ringcli transport bench HOST:%d", r.Port)
+	}
+	return "on the other node: ringcli transport bench " + r.Listen
 }
 
 func rdmaText(supported bool, why string) string {

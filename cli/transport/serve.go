@@ -42,7 +42,11 @@ func runServe(ctx context.Context, s *session.Session, call command.Call) (err e
 	if err != nil {
 		return err
 	}
-	device, why, err := v.which(bind)
+	local := bind
+	if bind.IsUnspecified() {
+		local = netip.Addr{}
+	}
+	device, why, err := v.which(local)
 	if err != nil {
 		return fmt.Errorf("transport serve: %w", err)
 	}
