@@ -55,7 +55,10 @@ that the other has registered, or reads it, and tells it when it is there.
   transport bench              starts a server of its own on this machine
 
 A server listens on 127.0.0.1, for clients of its own machine. --bind 0.0.0.0,
-or one of its addresses, serves other nodes.
+or one of its addresses, serves other nodes. Without a token it gives clients
+64M of memory, and a bench against a HOST measures up to that size. With one it
+gives half of the available memory, 4G at most. The memory is freed when the
+client's connection ends.
 
 Both ends take an RDMA device, the nearest where there are several. Where there
 is none they refuse, and name what there is: soft, over any network, and shm, on
@@ -119,7 +122,7 @@ func flags(fs *pflag.FlagSet) {
 	command.Completes(fs, "bind", "nothing")
 	begin, end := configs.SizeValue(leastSize), configs.SizeValue(mostSize)
 	fs.VarP(&begin, "begin", "b", "bench: least size in bytes; each further one is twice as large")
-	fs.VarP(&end, "end", "e", "bench: greatest size in bytes")
+	fs.VarP(&end, "end", "e", "bench: greatest size in bytes; of a HOST without a token "+configs.FormatSize(strangersMemory))
 	fs.Var(&command.Parsed[[]googlebench.Figure]{Kind: "whose", Completions: []string{"h100"}, Text: func([]googlebench.Figure) string { return "h100" }, Parse: func(text string) ([]googlebench.Figure, error) {
 		if text != "h100" {
 			return nil, errors.New("expected h100")
@@ -179,8 +182,15 @@ func run(ctx context.Context, s *session.Session, call command.Call) error {
 }
 
 // sizesOf are those from the least to the greatest, by doubling.
-func sizesOf(fs *pflag.FlagSet) ([]uint64, error) {
-	least, most := command.SizeOf(fs, "begin"), command.SizeOf(fs, "end")
+func sizesOf(s *session.Session, call command.Call) ([]uint64, error) {
+	least, most := command.SizeOf(call.Flags, "begin"), command.SizeOf(call.Flags, "end")
+	token, _, err := s.Token()
+	if err != nil {
+		return nil, err
+	}
+	if own := len(call.Args) < 2; !own && token == nil && !call.Flags.Changed("end") {
+		most = max(least, strangersMemory) // a server gives no more
+	}
 	switch {
 	case least < 1 || most > mostMemory:
 		return nil, exit.Usagef("transport bench: -b %s, -e %s: expected sizes from 1 to %s", configs.FormatSize(least), configs.FormatSize(most), configs.FormatSize(mostMemory))

@@ -21,7 +21,7 @@ import (
 
 // runBench measures against a server, or one of its own.
 func runBench(ctx context.Context, s *session.Session, call command.Call) (err error) {
-	sizes, err := sizesOf(call.Flags)
+	sizes, err := sizesOf(s, call)
 	if err != nil {
 		return err
 	}

@@ -5,6 +5,7 @@ import (
 	"net/netip"
 
 	"ringcli/cli/render"
+	"ringcli/configs"
 )
 
 // ServeResult says where a server listens, and by what.
@@ -27,6 +28,7 @@ func (r ServeResult) Lines() []render.Line {
 		{Text: fmt.Sprintf("serving on %s (TCP) by %s: %s", r.Listen, r.Device, r.Why), Mood: render.Faint},
 		{Text: "RDMA here: " + rdmaText(r.RDMA, r.RDMAWhy), Mood: render.Faint},
 		{Text: r.client(), Mood: render.Faint},
+		{Text: r.memory(), Mood: render.Faint},
 	}
 }
 
@@ -40,6 +42,14 @@ func (r ServeResult) client() string {
 		return fmt.Sprintf("on the other node: ringcli transport bench HOST:%d", r.Port)
 	}
 	return "on the other node: ringcli transport bench " + r.Listen
+}
+
+// memory says how much of it clients get.
+func (r ServeResult) memory() string {
+	if r.Token {
+		return "clients need the token, and get half of the available memory"
+	}
+	return fmt.Sprintf("clients need no token, and get %s of memory; with --token-file half of what is available", configs.FormatSize(strangersMemory))
 }
 
 func rdmaText(supported bool, why string) string {

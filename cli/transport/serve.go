@@ -6,11 +6,13 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"os"
 	"sync"
 	"time"
 
 	"ringcli/cli/command"
 	"ringcli/cli/exit"
+	"ringcli/cli/procfs"
 	"ringcli/cli/session"
 	"ringcli/cli/transport/talk"
 	"ringcli/trace"
@@ -24,8 +26,9 @@ const purposeBench = "bench"
 // server serves clients, one at a time.
 type server struct {
 	settings
-	s   *session.Session
-	gpu *gpu.Device // that has the memory of a bench; nil: the host
+	s      *session.Session
+	secret bool        // clients have shown the token
+	gpu    *gpu.Device // that has the memory of a bench; nil: the host
 }
 
 // runServe serves until it is interrupted.
@@ -42,6 +45,7 @@ func runServe(ctx context.Context, s *session.Session, call command.Call) (err e
 	if err != nil {
 		return err
 	}
+	v.secret = token != nil
 	local := bind
 	if bind.IsUnspecified() {
 		local = netip.Addr{}
@@ -56,7 +60,7 @@ func runServe(ctx context.Context, s *session.Session, call command.Call) (err e
 	}
 	r := ServeResult{
 		Command: "transport serve", OK: true, Listen: listener.Addr().String(), Port: listener.Addr().(*net.TCPAddr).Port,
-		Device: device, Why: why, Token: token != nil,
+		Device: device, Why: why, Token: v.secret,
 	}
 	r.RDMA, r.RDMAWhy = transport.Supported()
 	if err := errors.Join(s.Out.Print(r), s.Parent.Report(r)); err != nil {
@@ -108,7 +112,7 @@ func (v *server) serve(c *talk.Conn, r *ServedResult) (err error) {
 	}
 	r.Device, r.Why = own.Device, own.Why
 	defer func() { err = errors.Join(err, t.Close()) }()
-	b := benched{t: t, c: c, gpu: v.gpu, timeout: v.Timeout}
+	b := benched{t: t, c: c, gpu: v.gpu, secret: v.secret, timeout: v.Timeout}
 	return coded(b.serve())
 }
 
@@ -135,14 +139,12 @@ type (
 	}
 )
 
-// mostMemory is what a client may have this end allocate, in bytes.
-const mostMemory = 4 << 30
-
 // benched is the server's end of a bench.
 type benched struct {
 	t       *transport.Transport
 	c       *talk.Conn
 	gpu     *gpu.Device
+	secret  bool          // the client has shown the token
 	timeout time.Duration // of one of its copies
 	memory  *transport.Memory
 	stop    context.CancelFunc // ends what runs; nil while nothing does
@@ -225,10 +227,14 @@ func (b *benched) give(read func(any) error) error {
 	if err := read(&asked); err != nil {
 		return err
 	}
-	if asked.Bytes > mostMemory || b.memory != nil {
-		return exit.Usagef("%d bytes of memory are asked for: expected at most %d, once", asked.Bytes, uint64(mostMemory))
+	if b.memory != nil {
+		return errors.New("memory is asked for again: expected that once")
 	}
-	m, err := alloc(b.t, b.gpu, asked.Bytes, b.timeout)
+	available, known := procfs.AvailableMemory(os.DirFS("/"))
+	if err := checkMemory(asked.Bytes, b.secret, available, known); err != nil {
+		return err
+	}
+	m, err := alloc(b.c.Context(), b.t, b.gpu, asked.Bytes, b.timeout)
 	if err != nil {
 		return err
 	}
@@ -254,13 +260,6 @@ func (b *benched) settle(read func(any) error) error {
 		return err
 	}
 	return b.c.Send(kindSettle, nil)
-}
-
-// touch has the kernel give each page, which would be measured otherwise.
-func touch(b []byte) {
-	for i := 0; i < len(b); i += pageSize {
-		b[i] = 0
-	}
 }
 
 // echo sends back what comes, until the context ends. An error of the transport is the
