@@ -57,7 +57,7 @@ func TestMain(m *testing.M) {
 // in others, too.
 const raceSkips = "^Test(PagesAreTyped|CarriedScriptsRun|FollowersTakeALeadersScript|LocalProvesEveryCollectiveInEveryWay|LocalChecksBothWays|LocalInJSON|FourTerminals|TheCProgramsSpelling|RanksConnectInAnyOrder|" +
 	"Bench.*|AComparison.*|EveryAlgorithm|Tune|TransportBench.*|P2P.*|OfThePossible|Floor.*|Overlap|" +
-	"Model.*|Pingpong.*|Lab.*|Doctor.*|Path.*|Copy.*|Channels.*|Links(WritesFiles|Rests|Refuses)|" +
+	"Model.*|Pingpong.*|Lab.*|Doctor.*|Path.*|Channels.*|Links(WritesFiles|Rests|Refuses)|" +
 	"Golden.*|ManPagesRender|.*Completion.*|TabInBash|Every.*Example|WrongClocksAreAligned|Provoked.*|Failures.*)$"
 
 // runTests keeps what failing commands leave behind, and what a shell remembers,

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -52,14 +53,16 @@ type serving struct {
 	read int // lines
 }
 
-// served starts a server on a free port of a loopback address.
+// served starts a server on a free port of where it listens by itself: a loopback address.
 func served(t *testing.T, flags string) (v *serving, first map[string]any) {
 	t.Helper()
-	v = &serving{process: program(t, words("transport serve --output json --tcp-port 0 --bind 127.0.0.1 "+flags)...)}
+	v = &serving{process: program(t, words("transport serve --output json --tcp-port 0 "+flags)...)}
 	v.Stdout = &v.out
 	v.start(t)
 	first = v.next(t)
-	v.host = fmt.Sprintf("127.0.0.1:%v", first["port"])
+	if v.host = fmt.Sprintf("127.0.0.1:%v", first["port"]); !strings.Contains(flags, "--bind") && first["listen"] != v.host {
+		t.Errorf("it listens on %v: expected %s", first["listen"], v.host)
+	}
 	return v, first
 }
 
@@ -188,24 +191,46 @@ func TestTransportServe(t *testing.T) {
 	long.Stderr = &saidLong
 	long.start(t)
 	saidLong.until(t, "server_device", 1)
-	if code, _, stderr := finish(t, words(bench+"--timeout 5s "+v.host)...); code != exit.Critical || !strings.Contains(stderr, v.host+" serves ") {
+	// One that waited would do so for 20 minutes.
+	if code, _, stderr := finish(t, words(bench+"--timeout 20m "+v.host)...); code != exit.Critical || !strings.Contains(stderr, v.host+" is busy: it serves "+hostname(t)+":"+strconv.Itoa(long.Process.Pid)+" (127.0.0.1:") || !strings.Contains(stderr, ", since ") {
 		t.Errorf("beside another client: exit code %d: %s", code, stderr)
 	}
-	waits := launch(t, words(bench+"--benchmark_min_time 2x "+v.host)...)
 	if err := long.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
 	if r := v.next(t); r["ok"] != false || r["purpose"] != "bench" || r["device"] != "soft:lo" {
 		t.Errorf("the client that was killed: %v", r)
 	}
-	if code := waits.end(t, hung); code != exit.OK {
-		t.Errorf("exit code %d: %s%s", code, waits.stdout.String(), waits.stderr.String())
+	if code, stdout, stderr := whenFree(t, words(bench+"--benchmark_min_time 2x "+v.host)...); code != exit.OK {
+		t.Errorf("exit code %d: %s%s", code, stdout, stderr)
 	}
 	if r := v.next(t); r["ok"] != true || r["client"] == "" {
-		t.Errorf("the client that has waited: %v", r)
+		t.Errorf("the next client: %v", r)
 	}
 	if code, _, stderr := finish(t, words("transport bench -b 8K -e 8K --device soft:lo "+v.host)...); code != exit.Usage || !strings.Contains(stderr, "token") {
 		t.Errorf("without the token: exit code %d: %s", code, stderr)
+	}
+	v.stop(t)
+}
+
+// whenFree runs a client to its end, again while the server is busy with another.
+func whenFree(t *testing.T, args ...string) (code int, stdout, stderr string) {
+	t.Helper()
+	for begun := time.Now(); ; time.Sleep(10 * time.Millisecond) {
+		if code, stdout, stderr = finish(t, args...); !strings.Contains(stderr, " is busy: ") || time.Since(begun) > hung {
+			return code, stdout, stderr
+		}
+	}
+}
+
+// With --bind the server is there for other machines, too.
+func TestTransportServeBind(t *testing.T) {
+	v, first := served(t, "--device soft --bind 0.0.0.0")
+	if listen := fmt.Sprint(first["listen"]); !strings.HasPrefix(listen, "[::]:") && !strings.HasPrefix(listen, "0.0.0.0:") {
+		t.Errorf("it listens on %v", listen)
+	}
+	if code, _, stderr := finish(t, words("transport bench -b 8K -e 8K --benchmark_filter=_Write --benchmark_min_time 2x --device soft "+v.host)...); code != exit.OK {
+		t.Errorf("exit code %d: %s", code, stderr)
 	}
 	v.stop(t)
 }
@@ -268,6 +293,7 @@ func TestTransportBadInput(t *testing.T) {
 		"transport bench --benchmark_out=/no/where":         {"/no/where"},
 		"transport serve --begin 8":                         {"--begin", "transport bench"},
 		"transport serve --bind here":                       {`"here"`, "IP address"},
+		"transport serve --bind=":                           {`--bind ""`, "0.0.0.0"},
 		"transport serve --bind 192.0.2.1":                  {"192.0.2.1", "--bind"},
 		"transport serve --device nothing:x":                {"nothing:x"},
 		"transport bench --device nothing:x":                {"nothing:x"},

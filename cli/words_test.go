@@ -39,6 +39,7 @@ func TestFirstWords(t *testing.T) {
 		{words("hlep"), exit.Usage, "ringcli: unknown command \"hlep\": did you mean help? `ringcli help` lists the commands\n"},
 		{words("conect --index 0"), exit.Usage, "ringcli: unknown command \"conect\": did you mean connect? `ringcli help` lists the commands\n"},
 		{words("xyzzy"), exit.Usage, "ringcli: unknown command \"xyzzy\": `ringcli help` lists the commands\n"},
+		{words("copy file host:file"), exit.Usage, "ringcli: unknown command \"copy\": `ringcli help` lists the commands\n"},
 		{words("--xyzzy"), exit.Usage, "ringcli: unknown flag: --xyzzy; `ringcli --help` lists the flags\n"},
 		{[]string{"local", "-c", "counter"}, exit.Usage, "ringcli: unknown command \"counter\": did you mean counters? `help` lists the commands\n"},
 		{[]string{"local", "-c", "pong --x"}, exit.Usage, "ringcli: unknown command \"pong\": did you mean ping? `help` lists the commands\n"},

@@ -135,6 +135,25 @@ esac`)
 	}
 }
 
+// The nodes of a job call their peer at the same time: one that finds it busy calls again.
+func TestThePrologCallsABusyPeerAgain(t *testing.T) {
+	calls := filepath.Join(t.TempDir(), "calls")
+	const says = "ringcli: transport bench: node9:18700 is busy: it serves node3:7 (192.0.2.3:40123), for bench, since 12:00:00 UTC (0s ago): wait"
+	peer := fake(t, "ringcli", `case $1 in
+transport) echo "$@" >>`+calls+`
+    [ "$(wc -l <`+calls+`)" -gt 2 ] || { echo '`+says+`' >&2; exit 2; } ;;
+esac`)
+	if said, code := script(t, []string{"RINGCLI=" + peer, "RINGCLI_PEER=node9", "RINGCLI_BUSY=0"}, "slurm-prolog"); code != 1 || said != says+" (exit code 2 of ringcli transport)\n" {
+		t.Errorf("without patience: exit code %d, %q", code, said)
+	}
+	if said, code := script(t, []string{"RINGCLI=" + peer, "RINGCLI_PEER=node9"}, "slurm-prolog"); code != 0 || said != "" {
+		t.Errorf("exit code %d, %q", code, said)
+	}
+	if text, err := os.ReadFile(calls); strings.Count(string(text), "transport bench node9") != 3 {
+		t.Errorf("it has called %s, %v", text, err)
+	}
+}
+
 func TestTheHealthCheckSaysWhyInOneLine(t *testing.T) {
 	dir := t.TempDir()
 	for code, want := range []string{"", "", "ringcli: doctor: of 30 checks failed: port\n"} {

@@ -4,28 +4,17 @@ import (
 	"fmt"
 	"math/bits"
 	"os"
-	"strings"
 
 	"ringcli/cli/exit"
+	"ringcli/cli/procfs"
 	"ringcli/configs"
 	"ringcli/configs/codes"
 )
 
-// availableMemory returns what the machine can still give without swapping
-// (MemAvailable of /proc/meminfo, proc(5)), in bytes. False if it does not say.
-func availableMemory() (bytes uint64, known bool) {
-	text, err := os.ReadFile("/proc/meminfo")
-	if _, after, found := strings.Cut(string(text), "\nMemAvailable:"); found && err == nil {
-		_, err = fmt.Sscan(after, &bytes)
-		return bytes << 10, err == nil
-	}
-	return 0, false
-}
-
 // CheckMemory refuses buffers that the machine cannot hold before anything is
 // allocated: so many bytes each, so many per rank, so many ranks here.
 func CheckMemory(bytes uint64, buffers, ranks int) error {
-	available, known := availableMemory()
+	available, known := procfs.AvailableMemory(os.DirFS("/"))
 	if !known {
 		return nil
 	}

@@ -1,13 +1,15 @@
 package bench
 
 import (
+	"os"
 	"testing"
 
 	"ringcli/cli/exit"
+	"ringcli/cli/procfs"
 )
 
 func TestMemory(t *testing.T) {
-	available, known := availableMemory()
+	available, known := procfs.AvailableMemory(os.DirFS("/"))
 	if !known || available < 1<<20 {
 		t.Fatalf("available memory is %d, %v", available, known)
 	}

@@ -1,13 +1,14 @@
 package doctor
 
 import (
+	"cmp"
 	"fmt"
 	"io/fs"
-	"path"
 	"slices"
 	"strconv"
 	"strings"
 
+	"ringcli/cli/procfs"
 	"ringcli/cli/session"
 	"ringcli/configs/codes"
 )
@@ -16,47 +17,6 @@ import (
 func (e *exam) exists(path string) bool {
 	_, err := fs.Stat(e.Files, path)
 	return err == nil
-}
-
-// cgroups are the directories of this process's control groups that have a controller, its
-// own first and then all above it, whose limits hold too; and whether they are of version 2
-// (cgroups(7), proc_pid_mountinfo(5)).
-func (e *exam) cgroups(controller string) (dirs []string, v2 bool) {
-	own := map[string]string{} // by controller; "" is version 2
-	for line := range strings.Lines(e.text("proc/self/cgroup")) {
-		f := strings.SplitN(strings.TrimSpace(line), ":", 3)
-		if len(f) < 3 {
-			continue
-		}
-		for c := range strings.SplitSeq(f[1], ",") {
-			own[c] = f[2]
-		}
-	}
-	_, first := own[controller]
-	for line := range strings.Lines(e.text("proc/self/mountinfo")) {
-		before, after, _ := strings.Cut(line, " - ")
-		mount, kind := strings.Fields(before), strings.Fields(after)
-		if len(mount) < 5 || len(kind) < 3 {
-			continue
-		}
-		place, here := own[""], kind[0] == "cgroup2" && !first
-		if kind[0] == "cgroup" && first {
-			place, here = own[controller], slices.Contains(strings.Split(kind[2], ","), controller)
-		}
-		if !here {
-			continue
-		}
-		root, top := mount[3], strings.TrimPrefix(mount[4], "/")
-		inside, within := strings.CutPrefix(place, strings.TrimSuffix(root, "/"))
-		if !within {
-			inside = "/" // of a container, whose own group is what is mounted
-		}
-		for dir := path.Join(top, inside); dir == top || strings.HasPrefix(dir, top+"/"); dir = path.Dir(dir) {
-			dirs = append(dirs, dir)
-		}
-		return dirs, !first
-	}
-	return nil, false
 }
 
 // least is the lowest limit on the way up, and where it is; 0 where there is none.
@@ -69,19 +29,8 @@ func least(dirs []string, limit func(dir string) (float64, bool)) (value float64
 	return value, at
 }
 
-// noLimit is where version 1 begins to mean "none": the largest number of whole pages.
-const noLimit = 1 << 62
-
-// limitIn reads a limit as a group has it.
-func (e *exam) limitIn(file string) func(dir string) (float64, bool) {
-	return func(dir string) (float64, bool) {
-		n, ok := e.number(dir + "/" + file) // "max" is none
-		return float64(n), ok && n < noLimit
-	}
-}
-
 func (e *exam) cpuQuotaRow() []Preflight {
-	dirs, v2 := e.cgroups("cpu")
+	dirs, v2 := procfs.Groups(e.Files, "cpu")
 	if len(dirs) == 0 {
 		return []Preflight{skip("cgroup-cpu", "", "no control group for it")}
 	}
@@ -113,31 +62,24 @@ func (e *exam) cpuQuotaRow() []Preflight {
 }
 
 func (e *exam) memoryLimitRow() []Preflight {
-	dirs, v2 := e.cgroups("memory")
-	if len(dirs) == 0 {
+	limits, in := procfs.MemoryLimits(e.Files)
+	switch {
+	case !in:
 		return []Preflight{skip("cgroup-memory", "", "no control group for it")}
-	}
-	file, usage, idle := "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"
-	if v2 {
-		file, usage, idle = "memory.max", "memory.current", "inactive_file"
-	}
-	limit, at := least(dirs, e.limitIn(file))
-	if at == "" {
+	case len(limits) == 0:
 		return []Preflight{pass("cgroup-memory", "", "no limit")}
 	}
-	used, _ := e.number(at + "/" + usage)
-	cached, _ := strconv.ParseUint(e.field(at+"/memory.stat", idle), 10, 64) // files that it gives up first
-	used -= min(used, cached)
-	value := fmt.Sprintf("%s, of which %s are in use", size(uint64(limit)), size(used))
-	if v := e.judged(limit, limit-float64(used), float64(e.room())); v != Pass {
+	lowest := slices.MinFunc(limits, func(a, b procfs.MemoryLimit) int { return cmp.Compare(a.Bytes, b.Bytes) })
+	value := fmt.Sprintf("%s, of which %s are in use", size(lowest.Bytes), size(lowest.Used))
+	if v := e.judged(lowest.Bytes, lowest.Free(), e.room()); v != Pass {
 		return []Preflight{finding(v, "cgroup-memory", "", value).but(codes.Memory, fmt.Sprintf("%s for %s, and vectors come on top", size(e.room()), counted(e.ranks, "rank")),
-			fmt.Sprintf("echo %d > /%s/%s  # systemd: MemoryMax=; container: --memory; or fewer --slots", 4*e.room(), at, file))}
+			fmt.Sprintf("echo %d > /%s  # systemd: MemoryMax=; container: --memory; or fewer --slots", 4*e.room(), lowest.File))}
 	}
 	return []Preflight{pass("cgroup-memory", "", "%s", value)}
 }
 
 // judged compares what is needed with a limit, and with what of it is free.
-func (e *exam) judged(limit, free, need float64) Verdict {
+func (e *exam) judged(limit, free, need uint64) Verdict {
 	switch {
 	case limit < need:
 		return Fail
@@ -148,15 +90,15 @@ func (e *exam) judged(limit, free, need float64) Verdict {
 }
 
 func (e *exam) pidsRow() []Preflight {
-	dirs, _ := e.cgroups("pids")
+	dirs, _ := procfs.Groups(e.Files, "pids")
 	if len(dirs) == 0 {
 		return []Preflight{skip("cgroup-pids", "", "no control group for it")}
 	}
 	// The one with the least room, not that with the lowest limit.
 	room, at := least(dirs, func(dir string) (float64, bool) {
-		limit, set := e.limitIn("pids.max")(dir)
+		limit, set := procfs.Limit(e.Files, dir+"/pids.max")
 		used, _ := e.number(dir + "/pids.current")
-		return limit - float64(used), set
+		return float64(limit) - float64(used), set
 	})
 	if at == "" {
 		return []Preflight{pass("cgroup-pids", "", "no limit")}

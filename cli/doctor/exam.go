@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"ringcli/cli/procfs"
 	"ringcli/ring"
 	"ringcli/ring/bootstrap/hosts"
 	"ringcli/ring/locality"
@@ -208,27 +209,10 @@ func (e *exam) needs() uint64 {
 	return 2 * uint64(max(1, e.asked.Channels)) * uint64(e.asked.Slots) * uint64(e.asked.SlotSize+ring.SlotHeader)
 }
 
-// text reads a file of one line; empty if it cannot be read.
-func (e *exam) text(path string) string {
-	b, _ := fs.ReadFile(e.Files, path)
-	return strings.TrimSpace(string(b))
-}
-
-// number reads a file of a number.
-func (e *exam) number(path string) (uint64, bool) {
-	n, err := strconv.ParseUint(e.text(path), 10, 64)
-	return n, err == nil
-}
-
-// field reads a line "key value" or "key: value unit" of a file.
-func (e *exam) field(path, key string) string {
-	for line := range strings.Lines(e.text(path)) {
-		if f := strings.Fields(line); len(f) > 1 && strings.TrimSuffix(f[0], ":") == key {
-			return f[1]
-		}
-	}
-	return ""
-}
+// text, number and field are as package procfs has them.
+func (e *exam) text(path string) string           { return procfs.Text(e.Files, path) }
+func (e *exam) number(path string) (uint64, bool) { return procfs.Number(e.Files, path) }
+func (e *exam) field(path, key string) string     { return procfs.Field(e.Files, path, key) }
 
 // list is the entries of a directory.
 func (e *exam) list(dir string) (names []string) {

@@ -105,7 +105,6 @@ var kinds = map[string]kind{
 	"Preflight":    {name: "${check} ${of}, ${ranks}", why: "value expected fix", labels: "check of verdict ranks", samples: "preflight_verdict="},
 	"PathCheck":    {name: "${check} from rank ${from} to rank ${to}, ${device}", why: "value expected fix", code: "path-fault"},
 	"CounterValue": {labels: "from=rank source provider name", samples: "counted_total=value"},
-	"CopyResult":   {name: "${from} to ${to}", labels: "device", samples: "copy_bandwidth_bytes_per_second=bw_GBps"},
 	"Packed":       {name: "${file}"},
 	"TuneSummary":  {name: "${points} of ${of} points"},
 }
@@ -144,7 +143,6 @@ var help = map[string]string{
 	"links_ruled_out":                                "Suspects that did well when measured again.",
 	"preflight_verdict":                              "A check of the preflight has this verdict.",
 	"counted_total":                                  "A counter of a device, a provider or the collectives.",
-	"copy_bandwidth_bytes_per_second":                "Bandwidth of a copied file.",
 	"check_success":                                  "Whether a check went well.",
 	"checks":                                         "Checks of the run, by result.",
 	"rank_success":                                   "Whether a rank ended well, of those that this is known of.",

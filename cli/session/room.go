@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"ringcli/cli/exit"
+	"ringcli/cli/procfs"
 	"ringcli/configs/codes"
 )
 
@@ -33,8 +34,10 @@ func RoomFor(ranks int) error {
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err == nil && limit.Cur < leastFiles {
 		return exit.Codedf(codes.Descriptors, "a process may have %d files open (`ulimit -n`): expected %d or more, or some more with many ranks or buffers", limit.Cur, leastFiles)
 	}
-	if free := available("/proc/meminfo"); free > 0 && ranks*memoryEach > free {
-		return exit.Usagef("%d ranks take some %d MiB of memory: this machine has %d MiB available: expected %d ranks or fewer", ranks, ranks*memoryEach>>20, free>>20, free/memoryEach)
+	if ranks > 0 {
+		if free, known := procfs.AvailableMemory(os.DirFS("/")); known && uint64(ranks)*memoryEach > free {
+			return exit.Usagef("%d ranks take some %d MiB of memory: this machine has %d MiB available: expected %d ranks or fewer", ranks, ranks*memoryEach>>20, free>>20, free/memoryEach)
+		}
 	}
 	if err := unix.Getrlimit(unix.RLIMIT_NPROC, &limit); err != nil || limit.Cur > lowLimit || os.Getuid() == 0 {
 		return nil // root has no limit
@@ -49,19 +52,6 @@ func RoomFor(ranks int) error {
 			limit.Cur, taken, what, more, fewer)
 	}
 	return nil
-}
-
-var memAvailable = regexp.MustCompile(`(?m)^MemAvailable: +(\d+) kB$`)
-
-// available is how many bytes of memory the kernel reckons can be taken; 0 if it does not say.
-func available(file string) int {
-	text, _ := os.ReadFile(file)
-	fields := memAvailable.FindSubmatch(text)
-	if fields == nil {
-		return 0
-	}
-	kib, _ := strconv.Atoi(string(fields[1])) // digits
-	return kib << 10
 }
 
 var uidAndThreads = regexp.MustCompile(`(?s)\nUid:\t(\d+)\t.*\nThreads:\t(\d+)\n`)

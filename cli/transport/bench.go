@@ -85,10 +85,10 @@ func (b *bench) benchmarks(sizes []uint64, wanted func(name string) bool) []*goo
 
 // prepare allocates memory at both ends, for messages of so many bytes.
 func (b *bench) prepare(ctx context.Context, size uint64) (err error) {
-	if b.source, err = alloc(b.t, b.gpu, size, b.timeout); err != nil {
+	if b.source, err = alloc(ctx, b.t, b.gpu, size, b.timeout); err != nil {
 		return err
 	}
-	if b.inbound, err = alloc(b.t, b.gpu, size, b.timeout); err != nil {
+	if b.inbound, err = alloc(ctx, b.t, b.gpu, size, b.timeout); err != nil {
 		return err
 	}
 	if err := b.c.Send(kindMemory, memoryAsked{size}); err != nil {
@@ -326,11 +326,14 @@ func (b *bench) register(size uint64) googlebench.Benchmark {
 	}
 	var block *memory.Block
 	return googlebench.Benchmark{
-		Begin: func(context.Context) (err error) {
-			if block, err = memory.Alloc(size); err == nil {
-				touch(block.Bytes())
+		Begin: func(ctx context.Context) (err error) {
+			if block, err = memory.Alloc(size); err != nil {
+				return err
 			}
-			return err
+			if err := touch(ctx, block.Bytes()); err != nil {
+				return errors.Join(err, block.Free())
+			}
+			return nil
 		},
 		End: func(context.Context) error { return block.Free() },
 		Iterate: func(ctx context.Context, n int) error {

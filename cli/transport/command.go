@@ -34,14 +34,14 @@ var endSettings = append(configs.NamesOf(settings{}), "token-file")
 
 // flagsOf are the flags that one of the words alone takes.
 var flagsOf = map[string][]string{
-	wordServe: {"bind", "dir"},
+	wordServe: {"bind"},
 	wordBench: {
 		"begin", "end", "beside", "benchmark_filter", "benchmark_format", "benchmark_out", "benchmark_out_format",
 		"benchmark_min_time", "benchmark_repetitions", "benchmark_list_tests",
 	},
 }
 
-// Rows are `ringcli transport` and `ringcli copy`.
+// Rows is `ringcli transport`.
 func Rows() []command.Row {
 	return []command.Row{{
 		Name: "transport", Group: command.GroupRing, Where: command.Process,
@@ -49,16 +49,22 @@ func Rows() []command.Row {
 		Long: `A transport is one connection between two processes: either writes to memory
 that the other has registered, or reads it, and tells it when it is there.
 
-  transport serve              waits for clients, one at a time; with --dir DIR
-                               those of ringcli copy, too
+  transport serve              serves clients, one at a time: another is told
+                               which one, and ends with exit code 2
   transport bench HOST[:PORT]  measures against the server there
   transport bench              starts a server of its own on this machine
+
+A server listens on 127.0.0.1, for clients of its own machine. --bind 0.0.0.0,
+or one of its addresses, serves other nodes. Without a token it gives clients
+64M of memory, and a bench against a HOST measures up to that size. With one it
+gives half of the available memory, 4G at most. The memory is freed when the
+client's connection ends.
 
 Both ends take an RDMA device, the nearest where there are several. Where there
 is none they refuse, and name what there is: soft, over any network, and shm, on
 one host. That is not taken unasked: --device soft, at both ends. Each end says
-which device it took, and why. With a token (--token-file) both ends must have
-it.
+which device it took, and why. Both ends need the same token (--token-file), or
+none.
 
 The table is Google Benchmark's, and so are the flags --benchmark_*, the JSON
 and the CSV, of which --output json and csv are other names: one document, not
@@ -79,14 +85,14 @@ the report says how the adapter reaches it (dma-buf, peer memory, or staged
 through the host's memory, whose copies count) and why no better way is taken.
 Memcpy is then a copy within the GPU, and Register allocates the memory, too.`,
 		Example: `  ringcli transport bench --device shm
-  ringcli transport serve --device soft            on node0
-  ringcli transport bench --device soft node0      on node1
+  ringcli transport serve --device soft --bind 0.0.0.0    on node0
+  ringcli transport bench --device soft node0             on node1
   ringcli transport bench --device shm --benchmark_filter=Write --beside h100
   ringcli transport bench --device soft:lo --benchmark_out=results.json
   ringcli transport bench --memory cuda:0`,
 		Args: "serve | bench [HOST[:PORT]]", Words: words, CheckArgs: checkWords,
 		Settings: endSettings, Flags: flags, Run: run,
-	}, copyRow()}
+	}}
 }
 
 func checkWords(args []string) error {
@@ -110,15 +116,13 @@ const (
 )
 
 func flags(fs *pflag.FlagSet) {
-	portFlag(fs)
+	command.NumberFlag(fs, "tcp-port", "", talk.DefaultPort, 0, 65535, "a TCP port", "the server's TCP port (serve: 0 takes a free one)")
 	memoryFlag(fs)
-	fs.String("bind", "", "serve: IP address to listen on (all)")
+	fs.String("bind", loopback.String(), "serve: IP address to listen on; 0.0.0.0: all")
 	command.Completes(fs, "bind", "nothing")
-	fs.String("dir", "", "serve: directory below which clients may read and write files (none; see copy)")
-	command.Completes(fs, "dir", "files")
 	begin, end := configs.SizeValue(leastSize), configs.SizeValue(mostSize)
 	fs.VarP(&begin, "begin", "b", "bench: least size in bytes; each further one is twice as large")
-	fs.VarP(&end, "end", "e", "bench: greatest size in bytes")
+	fs.VarP(&end, "end", "e", "bench: greatest size in bytes; of a HOST without a token "+configs.FormatSize(strangersMemory))
 	fs.Var(&command.Parsed[[]googlebench.Figure]{Kind: "whose", Completions: []string{"h100"}, Text: func([]googlebench.Figure) string { return "h100" }, Parse: func(text string) ([]googlebench.Figure, error) {
 		if text != "h100" {
 			return nil, errors.New("expected h100")
@@ -137,11 +141,6 @@ func flags(fs *pflag.FlagSet) {
 	command.NumberFlag(fs, "benchmark_repetitions", "", 1, 1, 1000, "how often to measure each", "bench: how often to measure each, with mean, median, stddev and cv")
 	fs.Bool("benchmark_list_tests", false, "bench: list the names, measure nothing")
 	session.ChildFlags(fs)
-}
-
-// portFlag is the server's TCP port.
-func portFlag(fs *pflag.FlagSet) {
-	command.NumberFlag(fs, "tcp-port", "", talk.DefaultPort, 0, 65535, "a TCP port", "the server's TCP port (serve: 0 takes a free one)")
 }
 
 // parseTime reads Google Benchmark's --benchmark_min_time: seconds, with or without an s, or a
@@ -183,8 +182,15 @@ func run(ctx context.Context, s *session.Session, call command.Call) error {
 }
 
 // sizesOf are those from the least to the greatest, by doubling.
-func sizesOf(fs *pflag.FlagSet) ([]uint64, error) {
-	least, most := command.SizeOf(fs, "begin"), command.SizeOf(fs, "end")
+func sizesOf(s *session.Session, call command.Call) ([]uint64, error) {
+	least, most := command.SizeOf(call.Flags, "begin"), command.SizeOf(call.Flags, "end")
+	token, _, err := s.Token()
+	if err != nil {
+		return nil, err
+	}
+	if own := len(call.Args) < 2; !own && token == nil && !call.Flags.Changed("end") {
+		most = max(least, strangersMemory) // a server gives no more
+	}
 	switch {
 	case least < 1 || most > mostMemory:
 		return nil, exit.Usagef("transport bench: -b %s, -e %s: expected sizes from 1 to %s", configs.FormatSize(least), configs.FormatSize(most), configs.FormatSize(mostMemory))

@@ -160,31 +160,31 @@ func (o *settings) answer(ctx context.Context, c *talk.Conn) (t *transport.Trans
 	return t, own, nil
 }
 
-// bindOf is the address of --bind; zero if it was not given.
-func bindOf(command, text string) (netip.Addr, error) {
-	if text == "" {
-		return netip.Addr{}, nil
-	}
+// loopback is where a server listens unless --bind says otherwise.
+var loopback = netip.AddrFrom4([4]byte{127, 0, 0, 1})
+
+// bindOf is the address of --bind.
+func bindOf(text string) (netip.Addr, error) {
 	addr, err := netip.ParseAddr(text)
 	if err != nil {
-		return addr, exit.Usagef("%s --bind %q: expected an IP address of this machine", command, text)
+		return addr, exit.Usagef("transport serve --bind %q: expected an IP address of this machine, or 0.0.0.0 for all of them", text)
 	}
 	return addr, nil
 }
 
-// dial calls a server, with a command for a purpose.
-func dial(ctx context.Context, s *session.Session, address, command, purpose string, timeout time.Duration) (*talk.Conn, error) {
+// dial calls a server.
+func dial(ctx context.Context, s *session.Session, address string, timeout time.Duration) (*talk.Conn, error) {
 	token, _, err := s.Token()
 	if err != nil {
 		return nil, err
 	}
 	d := talk.Dialler{
-		Address: address, Token: token, Timeout: timeout, Hello: talk.Hello{Name: transport.ProcessName(), Purpose: purpose},
+		Address: address, Token: token, Timeout: timeout, Hello: talk.Hello{Name: transport.ProcessName(), Purpose: purposeBench},
 		Waiting: func(what string, since time.Time) func() { return s.Await(ctx, since, what) },
 	}
 	c, err := d.Dial(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", command, err)
+		return nil, fmt.Errorf("transport bench: %w", err)
 	}
 	return c, nil
 }

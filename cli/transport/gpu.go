@@ -2,6 +2,7 @@ package transport
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -31,17 +32,21 @@ func gpuOf(word string, flags *pflag.FlagSet) (*gpu.Device, error) {
 	return d, nil
 }
 
-// alloc allocates memory of a GPU, each of whose copies has a limit, or without one of the host.
-func alloc(t *transport.Transport, d *gpu.Device, length uint64, limit time.Duration) (m *transport.Memory, err error) {
+// alloc allocates memory of a GPU, each of whose copies has a limit, or without one of the host,
+// and touches it. If the context ends meanwhile, the memory is freed.
+func alloc(ctx context.Context, t *transport.Transport, d *gpu.Device, length uint64, limit time.Duration) (m *transport.Memory, err error) {
 	if d == nil {
 		m, err = t.Alloc(length)
 	} else if m, err = t.AllocOn(d, length); err == nil {
 		m.Region().Limit = limit
 	}
-	if err == nil {
-		touch(m.Bytes())
+	if err != nil {
+		return nil, err
 	}
-	return m, err
+	if err := touch(ctx, m.Bytes()); err != nil {
+		return nil, errors.Join(err, m.Close())
+	}
+	return m, nil
 }
 
 // What follows does nothing with memory of the host.

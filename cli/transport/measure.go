@@ -21,7 +21,7 @@ import (
 
 // runBench measures against a server, or one of its own.
 func runBench(ctx context.Context, s *session.Session, call command.Call) (err error) {
-	sizes, err := sizesOf(call.Flags)
+	sizes, err := sizesOf(s, call)
 	if err != nil {
 		return err
 	}
@@ -47,7 +47,7 @@ func runBench(ctx context.Context, s *session.Session, call command.Call) (err e
 		return err
 	}
 	defer func() { err = errors.Join(err, end()) }()
-	c, err := dial(ctx, s, address, "transport bench", purposeBench, o.Timeout)
+	c, err := dial(ctx, s, address, o.Timeout)
 	if err != nil {
 		return err
 	}
@@ -97,7 +97,7 @@ func (o *settings) server(ctx context.Context, s *session.Session, call command.
 		host = strings.Trim(host, "[]")
 		return net.JoinHostPort(host, strconv.Itoa(command.NumberOf(call.Flags, "tcp-port"))), func() error { return nil }, nil
 	}
-	if _, _, err := o.which(ownHost); err != nil {
+	if _, _, err := o.which(loopback); err != nil {
 		return "", nil, fmt.Errorf("transport bench: %w", err)
 	}
 	return ownServer(ctx, s, call)

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"net/netip"
 	"os"
 	"os/exec"
 	"slices"
@@ -18,9 +17,6 @@ import (
 	"ringcli/cli/session"
 	"ringcli/ring/bootstrap/seal"
 )
-
-// ownHost is where a server of this process' own listens.
-var ownHost = netip.AddrFrom4([4]byte{127, 0, 0, 1})
 
 // startWithin is how long it may take to start, on a busy machine.
 const startWithin = 30 * time.Second
@@ -43,7 +39,7 @@ func ownServer(ctx context.Context, s *session.Session, call command.Call) (addr
 		return "", nil, errors.Join(fmt.Errorf("make a pipe from the server: %w", err), read.Close(), pipe.Close())
 	}
 	others := append(slices.Clone(flagsOf[wordBench]), "tcp-port", "bind", "output", "token-file")
-	args := append([]string{"transport", wordServe, "--bind=" + ownHost.String(), "--tcp-port=0"}, local.ChangedFlags(call.Flags, others...)...)
+	args := append([]string{"transport", wordServe, "--tcp-port=0"}, local.ChangedFlags(call.Flags, others...)...)
 	cmd := exec.Command("/proc/self/exe", append(args, "--"+session.ParentFlag+"=3", "--"+session.ReportFlag+"=4", "--"+session.SecretsFlag+"=5")...)
 	cmd.Args[0] = "ringcli"
 	cmd.ExtraFiles = []*os.File{read, report, secrets}
@@ -73,5 +69,5 @@ func ownServer(ctx context.Context, s *session.Session, call command.Call) (addr
 		}
 		return "", nil, errors.Join(err, end())
 	}
-	return net.JoinHostPort(ownHost.String(), strconv.Itoa(r.Port)), end, nil
+	return net.JoinHostPort(loopback.String(), strconv.Itoa(r.Port)), end, nil
 }

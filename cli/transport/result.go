@@ -2,8 +2,10 @@ package transport
 
 import (
 	"fmt"
+	"net/netip"
 
 	"ringcli/cli/render"
+	"ringcli/configs"
 )
 
 // ServeResult says where a server listens, and by what.
@@ -17,21 +19,37 @@ type ServeResult struct {
 	// RDMA tells whether there is real RDMA here, taken or not, and RDMAWhy why.
 	RDMA    bool   `json:"rdma"`
 	RDMAWhy string `json:"rdma_why"`
-	Token   bool   `json:"token"`         // callers must have it
-	Dir     string `json:"dir,omitempty"` // below which they may copy
+	Token   bool   `json:"token"` // callers must have it
 }
 
 // Lines implements render.Told.
 func (r ServeResult) Lines() []render.Line {
-	lines := []render.Line{
+	return []render.Line{
 		{Text: fmt.Sprintf("serving on %s (TCP) by %s: %s", r.Listen, r.Device, r.Why), Mood: render.Faint},
 		{Text: "RDMA here: " + rdmaText(r.RDMA, r.RDMAWhy), Mood: render.Faint},
-		{Text: fmt.Sprintf("on the other node: ringcli transport bench HOST:%d", r.Port), Mood: render.Faint},
+		{Text: r.client(), Mood: render.Faint},
+		{Text: r.memory(), Mood: render.Faint},
 	}
-	if r.Dir != "" {
-		lines = append(lines, render.Line{Text: fmt.Sprintf("or: ringcli copy --tcp-port %d FILE HOST:FILE, below %s here", r.Port, r.Dir), Mood: render.Faint})
+}
+
+// client says what to run at the other end.
+func (r ServeResult) client() string {
+	at, _ := netip.ParseAddrPort(r.Listen)
+	switch addr := at.Addr(); {
+	case addr.IsLoopback():
+		return fmt.Sprintf("on this machine: ringcli transport bench %s; to serve other nodes: --bind 0.0.0.0", r.Listen)
+	case addr.IsUnspecified():
+		return fmt.Sprintf("on the other node: ringcli transport bench HOST:%d", r.Port)
 	}
-	return lines
+	return "on the other node: ringcli transport bench " + r.Listen
+}
+
+// memory says how much of it clients get.
+func (r ServeResult) memory() string {
+	if r.Token {
+		return "clients need the token, and get half of the available memory"
+	}
+	return fmt.Sprintf("clients need no token, and get %s of memory; with --token-file half of what is available", configs.FormatSize(strangersMemory))
 }
 
 func rdmaText(supported bool, why string) string {
@@ -50,7 +68,6 @@ type ServedResult struct {
 	Device  string  `json:"device,omitempty"`
 	Why     string  `json:"why,omitempty"` // the device was taken
 	Seconds float64 `json:"seconds"`
-	Bytes   int64   `json:"bytes,omitempty"` // that a copy had to move
 	Error   string  `json:"error,omitempty"` // why it ended early
 }
 
@@ -60,34 +77,4 @@ func (r ServedResult) Lines() []render.Line {
 		return []render.Line{{Text: fmt.Sprintf("%s, for %s: after %.3g s: %s", r.Client, r.Purpose, r.Seconds, r.Error), Mood: render.Bad}}
 	}
 	return []render.Line{{Text: fmt.Sprintf("%s, for %s by %s (%s): %.3g s", r.Client, r.Purpose, r.Device, r.Why, r.Seconds), Mood: render.Plain}}
-}
-
-// CopyResult is a file that was copied.
-type CopyResult struct {
-	Command    string  `json:"command"`
-	OK         bool    `json:"ok"`
-	From       string  `json:"from"`
-	To         string  `json:"to"`
-	Bytes      int64   `json:"bytes"`
-	Resumed    int64   `json:"resumed"` // of them were there from a copy that was cut off
-	Seconds    float64 `json:"seconds"`
-	BW         float64 `json:"bw_GBps"` // of the bytes that were moved
-	SHA256     string  `json:"sha256"`  // of the whole file, at both ends
-	Device     string  `json:"device"`
-	Why        string  `json:"why"` // the device was taken
-	PeerDevice string  `json:"peer_device"`
-	PeerWhy    string  `json:"peer_why"`
-}
-
-// Lines implements render.Told.
-func (r CopyResult) Lines() []render.Line {
-	resumed := ""
-	if r.Resumed > 0 {
-		resumed = fmt.Sprintf("; %d bytes were there", r.Resumed)
-	}
-	return []render.Line{
-		{Text: fmt.Sprintf("%s to %s: %d bytes in %.3g s, %.3f GB/s%s", r.From, r.To, r.Bytes, r.Seconds, r.BW, resumed), Mood: render.Good},
-		{Text: "sha256 " + r.SHA256, Mood: render.Plain},
-		{Text: fmt.Sprintf("by %s (%s) to %s (%s)", r.Device, r.Why, r.PeerDevice, r.PeerWhy), Mood: render.Faint},
-	}
 }

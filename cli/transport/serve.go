@@ -12,23 +12,22 @@ import (
 
 	"ringcli/cli/command"
 	"ringcli/cli/exit"
+	"ringcli/cli/procfs"
 	"ringcli/cli/session"
-	"ringcli/cli/transport/files"
 	"ringcli/cli/transport/talk"
 	"ringcli/trace"
 	"ringcli/verbs/gpu"
 	"ringcli/verbs/transport"
 )
 
-// The purposes of clients.
+// purposeBench is that of clients.
 const purposeBench = "bench"
 
 // server serves clients, one at a time.
 type server struct {
 	settings
 	s      *session.Session
-	root   *os.Root    // what clients may copy; nil is nothing
-	secret bool        // they have shown the token
+	secret bool        // clients have shown the token
 	gpu    *gpu.Device // that has the memory of a bench; nil: the host
 }
 
@@ -38,7 +37,7 @@ func runServe(ctx context.Context, s *session.Session, call command.Call) (err e
 	if v.gpu, err = gpuOf(wordServe, call.Flags); err != nil {
 		return err
 	}
-	bind, err := bindOf("transport serve", command.TextOf(call.Flags, "bind"))
+	bind, err := bindOf(command.TextOf(call.Flags, "bind"))
 	if err != nil {
 		return err
 	}
@@ -47,15 +46,11 @@ func runServe(ctx context.Context, s *session.Session, call command.Call) (err e
 		return err
 	}
 	v.secret = token != nil
-	if dir := command.TextOf(call.Flags, "dir"); dir != "" {
-		if v.root, err = os.OpenRoot(dir); err != nil {
-			return exit.Usagef("transport serve --dir: %w", err)
-		}
-		defer func() { err = errors.Join(err, v.root.Close()) }()
-	} else if call.Flags.Changed("dir") {
-		return exit.Usagef("transport serve --dir \"\": expected a directory; is a variable not set?")
+	local := bind
+	if bind.IsUnspecified() {
+		local = netip.Addr{}
 	}
-	device, why, err := v.which(bind)
+	device, why, err := v.which(local)
 	if err != nil {
 		return fmt.Errorf("transport serve: %w", err)
 	}
@@ -65,7 +60,7 @@ func runServe(ctx context.Context, s *session.Session, call command.Call) (err e
 	}
 	r := ServeResult{
 		Command: "transport serve", OK: true, Listen: listener.Addr().String(), Port: listener.Addr().(*net.TCPAddr).Port,
-		Device: device, Why: why, Token: v.secret, Dir: command.TextOf(call.Flags, "dir"),
+		Device: device, Why: why, Token: v.secret,
 	}
 	r.RDMA, r.RDMAWhy = transport.Supported()
 	if err := errors.Join(s.Out.Print(r), s.Parent.Report(r)); err != nil {
@@ -108,14 +103,8 @@ func (v *server) handle(c *talk.Conn) error {
 }
 
 func (v *server) serve(c *talk.Conn, r *ServedResult) (err error) {
-	switch c.Peer.Purpose {
-	case purposeBench:
-	case purposeCopy:
-		if err := v.mayCopy(c); err != nil {
-			return err
-		}
-	default:
-		return exit.Usagef("it calls for %q, expected %s or %s: run the same ringcli at both ends", c.Peer.Purpose, purposeBench, purposeCopy)
+	if c.Peer.Purpose != purposeBench {
+		return exit.Usagef("it calls for %q, expected %s: run the same ringcli at both ends", c.Peer.Purpose, purposeBench)
 	}
 	t, own, err := v.answer(c.Context(), c)
 	if err != nil {
@@ -123,16 +112,7 @@ func (v *server) serve(c *talk.Conn, r *ServedResult) (err error) {
 	}
 	r.Device, r.Why = own.Device, own.Why
 	defer func() { err = errors.Join(err, t.Close()) }()
-	if c.Peer.Purpose == purposeCopy {
-		one := files.Copy{Talk: c, Transport: t}
-		err := v.copyFor(c, &one)
-		if err != nil {
-			c.Fail(err) // before the transport ends, which the client would take for the reason
-		}
-		r.Bytes = one.Size - one.From
-		return coded(err)
-	}
-	b := benched{t: t, c: c, gpu: v.gpu, timeout: v.Timeout}
+	b := benched{t: t, c: c, gpu: v.gpu, secret: v.secret, timeout: v.Timeout}
 	return coded(b.serve())
 }
 
@@ -159,14 +139,12 @@ type (
 	}
 )
 
-// mostMemory is what a client may have this end allocate, in bytes.
-const mostMemory = 4 << 30
-
 // benched is the server's end of a bench.
 type benched struct {
 	t       *transport.Transport
 	c       *talk.Conn
 	gpu     *gpu.Device
+	secret  bool          // the client has shown the token
 	timeout time.Duration // of one of its copies
 	memory  *transport.Memory
 	stop    context.CancelFunc // ends what runs; nil while nothing does
@@ -249,10 +227,14 @@ func (b *benched) give(read func(any) error) error {
 	if err := read(&asked); err != nil {
 		return err
 	}
-	if asked.Bytes > mostMemory || b.memory != nil {
-		return exit.Usagef("%d bytes of memory are asked for: expected at most %d, once", asked.Bytes, uint64(mostMemory))
+	if b.memory != nil {
+		return errors.New("memory is asked for again: expected that once")
 	}
-	m, err := alloc(b.t, b.gpu, asked.Bytes, b.timeout)
+	available, known := procfs.AvailableMemory(os.DirFS("/"))
+	if err := checkMemory(asked.Bytes, b.secret, available, known); err != nil {
+		return err
+	}
+	m, err := alloc(b.c.Context(), b.t, b.gpu, asked.Bytes, b.timeout)
 	if err != nil {
 		return err
 	}
@@ -278,13 +260,6 @@ func (b *benched) settle(read func(any) error) error {
 		return err
 	}
 	return b.c.Send(kindSettle, nil)
-}
-
-// touch has the kernel give each page, which would be measured otherwise.
-func touch(b []byte) {
-	for i := 0; i < len(b); i += pageSize {
-		b[i] = 0
-	}
 }
 
 // echo sends back what comes, until the context ends. An error of the transport is the

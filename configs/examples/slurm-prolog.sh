@@ -11,9 +11,11 @@
 #
 # What it reads of /etc/ringcli/slurm.env, or of the file that RINGCLI_ENV names:
 #   RINGCLI=/usr/bin/ringcli   the program
-#   RINGCLI_PEER=storage0      a host of the fabric that runs `ringcli transport serve`:
-#                              the node's link is tried with RDMA writes to it
+#   RINGCLI_PEER=storage0      a host of the fabric that runs `ringcli transport serve
+#                              --bind 0.0.0.0`: the link is tried with RDMA writes to it
 #   RINGCLI_WAIT=10s           how long it may wait for the peer, each time
+#   RINGCLI_BUSY=60            for how many seconds it calls a peer again that serves
+#                              another node, as when the nodes of a job start together
 #   export RINGCLI_DEVICE=soft what ringcli takes, as any setting of its own
 #   RINGCLI_STRICT=1           a warning keeps the job off, too
 env=${RINGCLI_ENV:-/etc/ringcli/slurm.env}
@@ -22,8 +24,9 @@ if [ -r "$env" ]; then . "$env"; fi
 ringcli=${RINGCLI:-ringcli}
 peer=${RINGCLI_PEER:-}
 wait=${RINGCLI_WAIT:-10s}
+busy=${RINGCLI_BUSY:-60}
 strict=${RINGCLI_STRICT:-}
-unset RINGCLI RINGCLI_ENV RINGCLI_PEER RINGCLI_WAIT RINGCLI_STRICT # they are no settings
+unset RINGCLI RINGCLI_ENV RINGCLI_PEER RINGCLI_WAIT RINGCLI_BUSY RINGCLI_STRICT # they are no settings
 
 # refuse says why in one line, wherever Slurm or a person will look.
 refuse() {
@@ -41,8 +44,17 @@ refuse() {
 
 # 1: a warning; 2: no ring will come up here.
 check() {
-    said=$("$ringcli" "$@" 2>&1 >/dev/null)
-    code=$?
+    until=$(($(date +%s) + busy))
+    while
+        said=$("$ringcli" "$@" 2>&1 >/dev/null)
+        code=$?
+        case $said in
+        *' is busy: it serves '*) [ "$(date +%s)" -lt "$until" ] ;;
+        *) false ;;
+        esac
+    do
+        sleep 0.5
+    done
     if [ "$code" -gt 1 ] || { [ "$code" -eq 1 ] && [ -n "$strict" ]; }; then
         why=$(printf '%s\n' "$said" | grep '^ringcli: ' | tail -1 | cut -d' ' -f2-)
         refuse "$why (exit code $code of ringcli $1)"

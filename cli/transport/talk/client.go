@@ -28,16 +28,19 @@ type Dialler struct {
 // busyError is that the server serves another.
 type busyError struct{ server, other string }
 
-func (e *busyError) Error() string           { return fmt.Sprintf("%s serves %s", e.server, e.other) }
+func (e *busyError) Error() string {
+	return fmt.Sprintf("%s is busy: it serves %s: wait until that has ended, or serve on another --tcp-port", e.server, e.other)
+}
+
 func (e *busyError) FailureCode() codes.Code { return codes.Busy }
 
-// Dial calls until the server has time for this client, or the timeout has passed.
+// Dial calls until a server answers, or the timeout has passed. A server that serves another
+// client answers at once.
 func (d *Dialler) Dial(ctx context.Context) (*Conn, error) {
 	limited, cancel := context.WithTimeout(ctx, d.Timeout)
 	defer cancel()
-	since, awaited := time.Now(), ""
-	done := func() {}
-	defer func() { done() }()
+	var done func()
+	since := time.Now()
 	var told error
 	for {
 		c, err := d.try(limited, ctx)
@@ -45,26 +48,22 @@ func (d *Dialler) Dial(ctx context.Context) (*Conn, error) {
 			err = told // the last try had no time left
 		}
 		told = err
-		busy, isBusy := errors.AsType[*busyError](err)
-		what := "a server on " + d.Address
-		if isBusy {
-			what = fmt.Sprintf("%s, which serves %s", d.Address, busy.other)
-		}
+		_, busy := errors.AsType[*busyError](err)
 		switch {
 		case err == nil:
 			return c, nil
 		case ctx.Err() != nil:
 			return nil, context.Cause(ctx)
-		case limited.Err() != nil && isBusy:
-			return nil, fmt.Errorf("waited %s for %w: wait until that has ended, or serve on another --tcp-port", d.Timeout, err)
+		case busy:
+			return nil, err
 		case limited.Err() != nil:
 			return nil, codes.With(codes.Absent, fmt.Errorf("no server has answered on %s within %s (%w): start `ringcli transport serve` there", d.Address, d.Timeout, err))
-		case !isBusy && !isAbsent(err):
+		case !isAbsent(err):
 			return nil, fmt.Errorf("%s: %w", d.Address, err)
 		}
-		if what != awaited {
-			done()
-			awaited, done = what, d.Waiting(what, since)
+		if done == nil {
+			done = d.Waiting("a server on "+d.Address, since)
+			defer done()
 		}
 		select {
 		case <-limited.Done():

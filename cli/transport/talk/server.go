@@ -28,8 +28,9 @@ type Server struct {
 	// Refused is told of callers that are no clients.
 	Refused func(from net.Addr, err error)
 
-	mu   sync.Mutex
-	busy string // who is served; "" for nobody; guarded by mu
+	mu     sync.Mutex
+	served string    // the client's name; "" if there is none; guarded by mu
+	since  time.Time // guarded by mu
 }
 
 // Listen takes a port, 0 for a free one, of an address or, if that is zero, of all.
@@ -86,22 +87,23 @@ func (s *Server) meet(ctx context.Context, waiting *lobby.Lobby, raw net.Conn) {
 		return
 	}
 	name := fmt.Sprintf("%s (%s), for %s", who.Name, raw.RemoteAddr(), who.Purpose)
-	if other := s.take(name); other != "" {
+	if other := s.reserve(name); other != "" {
 		_ = send(conn, kindBusy, other, grace) // who is gone needs no telling
 		_ = raw.Close()
 		return
 	}
-	defer s.take("")
 	_ = raw.SetDeadline(time.Time{})
 	if err := send(conn, kindWelcome, Hello{Name: s.Name, Purpose: who.Purpose}, s.Timeout); err != nil {
+		s.release()
 		_ = raw.Close()
 		return
 	}
 	c := start(ctx, conn, who, s.Timeout)
-	defer c.Close()
 	if err := s.Handle(c); err != nil && !errors.Is(err, ErrBye) {
 		c.Fail(err)
 	}
+	s.release() // first: a client that has seen the end of its connection finds the server free
+	c.Close()
 }
 
 // turnAway tells a caller why it is not served, if it is one of ours.
@@ -121,15 +123,22 @@ type refusal struct{ error }
 
 func (r *refusal) Unwrap() error { return r.error }
 
-// take has the server serve somebody, unless it serves another, who is returned; "" ends that.
-func (s *Server) take(name string) (other string) {
+// reserve reserves the server for a client. If it serves another, other says which one, and
+// since when.
+func (s *Server) reserve(name string) (other string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if name != "" && s.busy != "" {
-		return s.busy
+	if s.served != "" {
+		return fmt.Sprintf("%s, since %s (%s ago)", s.served, s.since.UTC().Format("15:04:05 UTC"), time.Since(s.since).Round(time.Second))
 	}
-	s.busy = name
+	s.served, s.since = name, time.Now()
 	return ""
+}
+
+func (s *Server) release() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.served = ""
 }
 
 // greet reads who a caller is.

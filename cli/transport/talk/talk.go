@@ -47,6 +47,8 @@ const (
 	redial = 100 * time.Millisecond
 	// lives is how many signs of life there are within the timeout.
 	lives = 4
+	// inboxRoom is more messages than an honest peer sends before it has an answer: one.
+	inboxRoom = 16
 	// farewell is how long an end that closes lets the other read what was sent.
 	farewell = 2 * time.Second
 )
@@ -116,22 +118,14 @@ func (c *Conn) Context() context.Context { return c.ctx }
 func (c *Conn) Name() string { return fmt.Sprintf("%s (%s)", c.Peer.Name, c.conn.RemoteAddr()) }
 
 // Local is the address at this end.
-func (c *Conn) Local() netip.Addr { return addrOf(c.conn.LocalAddr()) }
-
-// Remote is the peer's address.
-func (c *Conn) Remote() netip.Addr { return addrOf(c.conn.RemoteAddr()) }
-
-// IsLocal tells whether the peer is on this host, as its address says.
-func (c *Conn) IsLocal() bool { return c.Remote().IsLoopback() || c.Remote() == c.Local() }
-
-func addrOf(a net.Addr) netip.Addr {
-	p, _ := netip.ParseAddrPort(a.String()) // of TCP it is one
+func (c *Conn) Local() netip.Addr {
+	p, _ := netip.ParseAddrPort(c.conn.LocalAddr().String()) // of TCP it is one
 	return p.Addr().Unmap()
 }
 
 // start has the connection read, and give signs of life.
 func start(ctx context.Context, conn net.Conn, peer Hello, timeout time.Duration) *Conn {
-	c := &Conn{Peer: peer, conn: conn, timeout: timeout, inbox: make(chan message, 16)}
+	c := &Conn{Peer: peer, conn: conn, timeout: timeout, inbox: make(chan message, inboxRoom)}
 	c.ctx, c.cancel = context.WithCancelCause(ctx)
 	c.running.Go(c.read)
 	c.running.Go(func() {
@@ -166,7 +160,9 @@ func (c *Conn) read() {
 		default:
 			select {
 			case c.inbox <- m:
-			case <-c.ctx.Done():
+			default: // to wait for room would be to miss the connection's end
+				c.cancel(fmt.Errorf("%s: %d messages came before any was answered: run the same ringcli at both ends", c.Name(), cap(c.inbox)+1))
+				return
 			}
 		}
 	}
@@ -311,7 +307,7 @@ func receive(conn net.Conn, read func(io.Reader) (*bootstrap.Frame, error)) (m m
 	case err != nil:
 		return m, err
 	case f.Type != frameType:
-		return m, fmt.Errorf("another command of ringcli (its %s frame) is there, not `transport` or `copy`: give the --tcp-port of `transport serve`", f.Type)
+		return m, fmt.Errorf("another command of ringcli (its %s frame) is there, not `transport`: give the --tcp-port of `transport serve`", f.Type)
 	}
 	if err := json.Unmarshal(f.Payload, &m); err != nil {
 		return m, fmt.Errorf("a message that cannot be read: %w", err)

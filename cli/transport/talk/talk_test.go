@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/netip"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -73,7 +74,7 @@ func TestTalk(t *testing.T) {
 	for _, secret := range []string{"", "s"} {
 		done := make(chan error, 1)
 		address := serve(t, &Server{Token: token(t, secret), Handle: func(c *Conn) error {
-			if c.Peer != (Hello{"client:2", "test"}) || !c.IsLocal() || !strings.HasPrefix(c.Name(), "client:2 (127.0.0.1:") {
+			if c.Peer != (Hello{"client:2", "test"}) || !strings.HasPrefix(c.Name(), "client:2 (127.0.0.1:") {
 				t.Errorf("the client is %+v, %s", c.Peer, c.Name())
 			}
 			for {
@@ -134,7 +135,8 @@ func TestTokens(t *testing.T) {
 	}
 }
 
-// A second client waits until the first has ended, or its time has.
+// A second client is told at once which one is served, and since when; connections that say
+// nothing make nobody wait; and who has seen the end of its own connection is not refused for it.
 func TestBusy(t *testing.T) {
 	address := serve(t, &Server{Handle: func(c *Conn) error {
 		if err := c.Send("hello", nil); err != nil {
@@ -143,32 +145,66 @@ func TestBusy(t *testing.T) {
 		<-c.Context().Done()
 		return context.Cause(c.Context())
 	}})
-	first, err := dialler(t, address, "").Dial(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := first.Receive(t.Context(), "hello", nil); err != nil {
-		t.Fatal(err)
-	}
-	late := dialler(t, address, "")
-	late.Timeout = 2 * time.Second
-	_, err = late.Dial(t.Context())
-	if code, _ := codes.Of(err); err == nil || code != codes.Busy || !strings.Contains(err.Error(), "client:2 (127.0.0.1:") {
-		t.Errorf("%v (%s): expected who is served", err, code)
-	}
-	patient := dialler(t, address, "")
-	patient.Waiting = func(what string, _ time.Time) func() {
-		if !strings.Contains(what, "which serves client:2") {
-			t.Errorf("it waits for %s", what)
+	for range 3 {
+		silent, err := net.Dial("tcp", address)
+		if err != nil {
+			t.Fatal(err)
 		}
-		go first.Close()
+		defer func() { _ = silent.Close() }()
+	}
+	call := func() *Conn {
+		t.Helper()
+		c, err := dialler(t, address, "").Dial(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := c.Receive(t.Context(), "hello", nil); err != nil {
+			t.Fatal(err)
+		}
+		return c
+	}
+	first := call()
+	second := dialler(t, address, "")
+	second.Waiting = func(what string, _ time.Time) func() {
+		t.Errorf("it waits for %s", what)
 		return func() {}
 	}
-	second, err := patient.Dial(t.Context())
+	_, err := second.Dial(t.Context())
+	if code, _ := codes.Of(err); code != codes.Busy || !regexp.MustCompile(`busy: it serves client:2 \(127.0.0.1:\d+\), for test, since \d\d:\d\d:\d\d UTC \(\d+s ago\): `).MatchString(err.Error()) {
+		t.Errorf("%v (%s): expected who is served, and since when", err, code)
+	}
+	first.Close()
+	for range 20 {
+		call().Close()
+	}
+}
+
+// A peer that sends without waiting for answers cannot hide that it has gone.
+func TestFlood(t *testing.T) {
+	over := make(chan error, 1)
+	address := serve(t, &Server{Handle: func(c *Conn) error {
+		<-c.Context().Done() // it reads none of them
+		over <- context.Cause(c.Context())
+		return nil
+	}})
+	c, err := dialler(t, address, "").Dial(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	second.Close()
+	for range inboxRoom + 1 {
+		if err := c.Send("count", 1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	select {
+	case err := <-over:
+		if !strings.Contains(err.Error(), "17 messages") {
+			t.Error(err)
+		}
+	case <-time.After(hung / 2):
+		t.Error("the connection has not ended")
+	}
+	c.Close()
 }
 
 // Whoever gives up says why, and the other end has it at once, as the cause.
