@@ -118,9 +118,9 @@ func (d *document) value(k int32, rule string) {
 func (d *document) harmless(n node) bool {
 	if n.kind == '"' {
 		text := d.decoded(n)
-		return len(text) == 0 || harmless.Match(text)
+		return len(text) == 0 || harmless().Match(text)
 	}
-	return harmless.Match(d.raw(n))
+	return harmless().Match(d.raw(n))
 }
 
 func (d *document) object(k int32) {
@@ -129,7 +129,7 @@ func (d *document) object(k int32) {
 	for m := k + 1; m < end; m = d.nodes[m+1].next {
 		if value := d.nodes[m+1]; value.kind == '"' {
 			name, text := d.decoded(d.nodes[m]), d.decoded(value)
-			pair = pair || isPairName.Match(name) && d.isName(text)
+			pair = pair || isPairName().Match(name) && d.isName(text)
 			secret = secret || string(name) == "kind" && string(text) == "Secret"
 		}
 	}
@@ -138,7 +138,7 @@ func (d *document) object(k int32) {
 		switch {
 		case d.isName(name), secret && string(name) == "data":
 			rule = "name"
-		case pair && pairValue.Match(name):
+		case pair && pairValue().Match(name):
 			rule = "pair"
 		}
 		d.string(d.nodes[m])
@@ -158,10 +158,14 @@ func (d *document) array(k int32) {
 		}
 		text := d.decoded(n)
 		pairOf := m == k+2 && n.next == end && d.nodes[k+1].kind == '"' && d.isName(d.decoded(d.nodes[k+1]))
-		switch at, rule := d.argument(before, text); {
-		case pairOf && !harmless.Match(text):
+		at, rule := d.argument(before, text)
+		if name, _, is := bytes.Cut(text, []byte("=")); is && isVariable().Match(name) && d.isName(name) { // all that follows is its value, whatever it looks like
+			at, rule = len(name)+1, "name"
+		}
+		switch {
+		case pairOf && !harmless().Match(text):
 			d.replace(n, d.mark("pair"))
-		case at >= 0 && !harmless.Match(text[at:]):
+		case at >= 0 && !harmless().Match(text[at:]):
 			d.replace(n, append(bytes.Clone(text[:at]), d.mark(rule)...))
 		default:
 			d.string(n)
@@ -180,7 +184,7 @@ func (d *document) argument(before, text []byte) (at int, rule string) {
 	}
 	line := append(bytes.Clone(before), text...)
 	marks := d.hints.marks(line)
-	for i, r := range Rules {
+	for i, r := range Rules() {
 		if marks&(1<<i) == 0 || r.Name != "command" && r.Name != "option" {
 			continue
 		}
@@ -197,13 +201,13 @@ func (d *document) argument(before, text []byte) (at int, rule string) {
 func (d *document) string(n node) {
 	text := d.decoded(n)
 	if d.inKey {
-		d.inKey = !keyEnd.Match(text)
-		if keyBody.Match(text) || !d.inKey {
+		d.inKey = !keyEnd().Match(text)
+		if keyBody().Match(text) || !d.inKey {
 			d.replace(n, d.mark(keyRule))
 			return
 		}
 	}
-	if begin := keyBegin.FindIndex(text); begin != nil && !keyEnd.Match(text[begin[0]:]) {
+	if begin := keyBegin().FindIndex(text); begin != nil && !keyEnd().Match(text[begin[0]:]) {
 		d.inKey = true
 	}
 	if clean := d.redact(text, d.depth+1); !bytes.Equal(clean, text) {

@@ -19,7 +19,7 @@ type Redactor struct {
 // New returns a redactor that knows the ring's own secrets besides the rules.
 func New(secrets [][]byte) *Redactor {
 	r := &Redactor{secrets: secretsFinder(secrets), hints: &finder{}, names: map[string]bool{}}
-	for i, rule := range Rules {
+	for i, rule := range Rules() {
 		if rule.named {
 			r.named |= 1 << i
 		}
@@ -118,7 +118,7 @@ func (r *Redactor) documents(b []byte, depth int) ([]byte, bool) {
 func (r *Redactor) isName(name []byte) bool {
 	named, known := r.names[string(name)]
 	if !known {
-		named = isName(name)
+		named = IsName(name)
 		if len(r.names) < 1<<12 && len(name) < 100 {
 			r.names[string(name)] = named
 		}

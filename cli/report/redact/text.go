@@ -31,7 +31,7 @@ func (r *Redactor) text(b []byte, depth int) []byte {
 	if marks == 0 && !bytes.ContainsAny(b, "{[") {
 		return b
 	}
-	t := text{Redactor: r, in: b, depth: depth, ofSecret: ofSecret.Match(b)}
+	t := text{Redactor: r, in: b, depth: depth, ofSecret: ofSecret().Match(b)}
 	out := make([]byte, 0, len(b))
 	for at := 0; at < len(b); {
 		end := lineEnd(b, at)
@@ -41,10 +41,10 @@ func (r *Redactor) text(b []byte, depth int) []byte {
 			out = append(out, r.document(line, depth+1)...)
 		case marks == 0:
 			out = append(out, line...)
-		case marks&keyMark != 0 && keyBegin.Match(line):
-			begin := keyBegin.FindIndex(line)[0]
+		case marks&keyMark != 0 && keyBegin().Match(line):
+			begin := keyBegin().FindIndex(line)[0]
 			out = append(append(out, line[:begin]...), r.mark(keyRule)...)
-			if shut := keyEnd.FindIndex(b[at+begin:]); shut != nil {
+			if shut := keyEnd().FindIndex(b[at+begin:]); shut != nil {
 				end = at + begin + shut[1]
 			} else {
 				end = len(b)
@@ -76,7 +76,7 @@ func (t *text) line(at, end int, marks uint32) (line []byte, more int) {
 		marks = ^uint32(0)
 	}
 	ending := t.in[at+len(line) : end]
-	for i, r := range Rules {
+	for i, r := range Rules() {
 		switch {
 		case marks&(1<<i) == 0 || r.found == nil:
 		case r.whole:
@@ -101,7 +101,7 @@ func (t *text) wholes(r *Rule, line []byte) []byte {
 		if line[to-1] == '@' {
 			to--
 		}
-		if value := line[from:to]; from < to && !bytes.HasPrefix(line[from:], []byte("[left out: ")) && !harmless.Match(value) && (r.not == nil || !r.not.Match(value)) {
+		if value := line[from:to]; from < to && !bytes.HasPrefix(line[from:], []byte("[left out: ")) && !r.isHarmless(value) {
 			out, done = append(append(out, line[done:from]...), t.mark(r.Name)...), to
 		}
 	}
@@ -119,7 +119,7 @@ func (r *Rule) names(all *Redactor, line []byte, match []int) bool {
 		return false
 	case string(name) == "PASS" && !bytes.ContainsRune(between, '='): // a verdict
 		return false
-	case match[0] > 0 && line[match[0]-1] == '/' && bytes.HasPrefix(between, []byte(":")): // a file's name
+	case match[0] > 0 && line[match[0]-1] == '/' && bytes.HasPrefix(between, []byte(":")) && bytes.IndexByte(name, ' ') < 0: // a file's name
 		return false
 	}
 	return all.isName(name)
@@ -151,30 +151,34 @@ func (t *text) values(r *Rule, line []byte, at, end int) (out []byte, more int) 
 				match[g] += done
 			}
 		}
-		from := match[1]
 		name, between := r.group(line, match)
-		if !r.names(t.Redactor, line, match) && !(t.ofSecret && (string(name) == "data" || string(name) == "stringData")) {
-			if r.named {
-				from = max(match[0]+1, match[1]-len(between))
+		next := match[1] // where to go on, if nothing is removed
+		if tag := isTag(line, match); r.names(t.Redactor, line, match) || t.ofSecret && isData(name) {
+			v := t.valueAt(line[match[1]:], end, len(indents().Find(line)), tag)
+			from, to := match[1]+v.from, match[1]+v.to
+			if value := line[from:to]; !(v.more == 0 && len(value) == 0 || r.isHarmless(value) || isWorkingDir(name, line, match[0]) && workingDir().Match(value)) {
+				out, done, more = append(append(out, line[done:from]...), t.mark(r.Name)...), to, max(more, v.more)
+				continue
 			}
-			out, done = append(out, line[done:from]...), from
-			continue
+			if tag {
+				next = match[0] + 1
+			}
+		} else if r.named {
+			next = max(match[0]+1, match[1]-len(between))
 		}
-		v := t.valueAt(line[from:], end, len(indents.Find(line)), isTag(line, match))
-		value := line[from+v.from : from+v.to]
-		out, done = append(out, line[done:from+v.from]...), from+v.from
-		switch {
-		case v.more == 0 && len(value) == 0,
-			harmless.Match(bytes.TrimRight(value, " \t,;")),
-			r.not != nil && r.not.Match(value),
-			r.Name == "option" && bytes.HasPrefix(value, []byte("--")),
-			isWorkingDir(name, line, match[0]) && workingDir.Match(value):
-		default:
-			out, done, more = append(out, t.mark(r.Name)...), from+v.to, max(more, v.more)
-		}
+		out, done = append(out, line[done:next]...), next
 	}
 	return append(out, line[min(done, len(line)):]...), more
 }
+
+// isHarmless reports whether a value tells no secret.
+func (r *Rule) isHarmless(value []byte) bool {
+	return harmless().Match(bytes.TrimRight(value, " \t,;")) || r.not != nil && r.not.Match(value) ||
+		r.Name == "option" && bytes.HasPrefix(value, []byte("--"))
+}
+
+// isData knows what a Secret of Kubernetes has its secrets in.
+func isData(name []byte) bool { return string(name) == "data" || string(name) == "stringData" }
 
 // isTag reports whether a match is the tag of an XML element, or ends with one.
 func isTag(line []byte, match []int) bool {
@@ -194,13 +198,13 @@ func (t *text) inPair(at, end int) bool {
 	if t.namesInPair(line) {
 		return true
 	}
-	column := len(indents.Find(line))
+	column := len(indents().Find(line))
 	if spaces(line) == column { // else it is the first of an item of a list
 		for from, n := at, 0; from > 0 && n < mostBeside; n++ {
 			to := from
 			from = bytes.LastIndexByte(t.in[:to-1], '\n') + 1
 			line := t.in[from:to]
-			if spaces(line) <= column && len(indents.Find(line)) == column && t.namesInPair(line) {
+			if spaces(line) <= column && len(indents().Find(line)) == column && t.namesInPair(line) {
 				return true
 			}
 			if spaces(line) < column || len(line) > longBeside {
@@ -229,10 +233,10 @@ func (t *text) inPair(at, end int) bool {
 const mostBeside, longBeside = 16, 1 << 10
 
 func (t *text) namesInPair(line []byte) bool {
-	if t.hints.marks(line)&t.named == 0 {
+	if mayBeJSON(line) && line[0] != '"' || t.hints.marks(line)&t.named == 0 { // an object is a whole
 		return false
 	}
-	for _, match := range pairName.FindAllSubmatch(bytes.TrimRight(line, "\r\n"), -1) {
+	for _, match := range pairName().FindAllSubmatch(bytes.TrimRight(line, "\r\n"), -1) {
 		if t.isName(bytes.ReplaceAll(match[1], []byte("/"), []byte("."))) {
 			return true
 		}
@@ -259,7 +263,7 @@ func (t *text) valueAt(rest []byte, end, indent int, tag bool) value {
 	lead := spaces(rest)
 	whole := value{lead, len(rest), 0}
 	body := rest[lead:]
-	if quote := quotes.Find(body); len(quote) > 0 {
+	if quote := quotes().Find(body); len(quote) > 0 {
 		if shut := closing(body, quote); shut >= 0 {
 			if isClosed(body[shut+len(quote):]) {
 				return value{lead + len(quote), lead + shut, 0}
@@ -354,7 +358,7 @@ func continued(body, next []byte, indent int) int {
 		case len(line) == 0: // it belongs to the value if the line after it does
 		case spaces(line) > indent, isItem:
 			at = end
-		case empty && at == 0 && single.Match(line[spaces(line):]) && !keyLine.Match(line[spaces(line):]):
+		case empty && at == 0 && single().Match(line[spaces(line):]) && !keyLine().Match(line[spaces(line):]):
 			return end
 		default:
 			return at
