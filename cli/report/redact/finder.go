@@ -15,12 +15,13 @@ import (
 type finder struct {
 	spaced bool
 	words  []word
-	begin  [1 << 16][]int32 // words by their first two bytes
+	begin  [1 << 16]int32 // the last word with these first two bytes, counted from 1
 }
 
 type word struct {
 	text string
 	mark uint32
+	next int32 // the word before it with the same first two bytes
 }
 
 var lower = func() (table [256]byte) {
@@ -38,20 +39,38 @@ func isSpace(c byte) bool { return c == ' ' || c == '\n' || c == '\t' || c == '\
 // add takes words of two bytes or more, in lower case.
 func (f *finder) add(text string, mark uint32) {
 	at := int(text[0])<<8 | int(text[1])
-	f.begin[at] = append(f.begin[at], int32(len(f.words)))
-	f.words = append(f.words, word{text, mark})
+	f.words = append(f.words, word{text, mark, f.begin[at]})
+	f.begin[at] = int32(len(f.words))
 }
 
 // marks are those of all words in the text.
 func (f *finder) marks(b []byte) (marks uint32) {
 	for i := 1; i < len(b); i++ {
-		for _, k := range f.begin[int(lower[b[i-1]])<<8|int(lower[b[i]])] {
-			if w := f.words[k]; marks&w.mark != w.mark && f.end(b, i-1, w.text) > 0 {
+		for k := f.begin[int(lower[b[i-1]])<<8|int(lower[b[i]])]; k > 0; k = f.words[k-1].next {
+			if w := &f.words[k-1]; marks&w.mark != w.mark && f.end(b, i-1, w.text) > 0 {
 				marks |= w.mark
 			}
 		}
 	}
 	return marks
+}
+
+// longest is where the longest word ends that begins at i and goes on at next; 0 if none does.
+func (f *finder) longest(b []byte, i, next int) (end int) {
+	for k := f.begin[int(lower[b[i]])<<8|int(lower[b[next]])]; k > 0; k = f.words[k-1].next {
+		end = max(end, f.end(b, i, f.words[k-1].text))
+	}
+	return end
+}
+
+// first is where the first word is from i on; its end is 0 if there is none.
+func (f *finder) first(b []byte, i int) (from, end int) {
+	for ; i+1 < len(b); i++ {
+		if end := f.longest(b, i, i+1); end > 0 {
+			return i, end
+		}
+	}
+	return 0, 0
 }
 
 // end is where a word that begins at i ends, 0 if it does not begin there.
@@ -76,10 +95,7 @@ func (f *finder) replace(b, marker []byte) (out []byte, n int) {
 		if f.spaced && isSpace(b[i]) {
 			continue
 		}
-		longest := 0
-		for _, k := range f.begin[int(lower[b[before]])<<8|int(lower[b[i]])] {
-			longest = max(longest, f.end(b, before, f.words[k].text))
-		}
+		longest := f.longest(b, before, i)
 		if before < done {
 			longest = 0
 		}

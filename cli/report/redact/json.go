@@ -3,6 +3,7 @@ package redact
 import (
 	"bytes"
 	"encoding/json"
+	"slices"
 	"strings"
 )
 
@@ -179,19 +180,21 @@ func (d *document) array(k int32) {
 
 // argument is where a value begins in an argument that follows others, -1 if in none.
 func (d *document) argument(before, text []byte) (at int, rule string) {
-	if len(before) == 0 || len(before) > 1<<10 || len(text) == 0 {
-		return -1, ""
+	last := bytes.TrimSuffix(before[bytes.LastIndexByte(bytes.TrimSpace(before), ' ')+1:], []byte(" "))
+	if name := bytes.TrimLeft(last, "-"); len(name) < len(last) && d.isName(name) && !bytes.HasPrefix(text, []byte("--")) {
+		return 0, "option"
 	}
 	line := append(bytes.Clone(before), text...)
-	marks := d.hints.marks(line)
-	for i, r := range Rules() {
-		if marks&(1<<i) == 0 || r.Name != "command" && r.Name != "option" {
+	if len(before) == 0 || len(line) > 1<<12 {
+		return -1, ""
+	}
+	folded := fold(line)
+	for _, f := range ruleOf("command").forms {
+		if !slices.ContainsFunc(f.hints, func(hint []byte) bool { return bytes.Contains(folded, hint) }) {
 			continue
 		}
-		for _, match := range r.found.FindAllSubmatchIndex(line, -1) {
-			if match[1] >= len(before) && match[1] < len(line) && r.names(d.Redactor, line, match) {
-				return match[1] - len(before), r.Name
-			}
+		if match := f.found.FindIndex(line); match != nil && match[1] >= len(before) && match[1] < len(line) {
+			return match[1] - len(before), "command"
 		}
 	}
 	return -1, ""

@@ -9,8 +9,8 @@ import (
 // Redactor removes secrets from texts. It is used by one goroutine at a time.
 type Redactor struct {
 	secrets *finder
-	hints   *finder
-	named   uint32          // the bits of the rules that want names
+	hints   *finder // marks what rules may find something: the bit of a rule is its place in Rules
+	inNames *finder
 	names   map[string]bool // whether a name is that of a secret
 	removed map[string]int
 	inKey   bool // a private key of several JSON strings has begun
@@ -18,14 +18,17 @@ type Redactor struct {
 
 // New returns a redactor that knows the ring's own secrets besides the rules.
 func New(secrets [][]byte) *Redactor {
-	r := &Redactor{secrets: secretsFinder(secrets), hints: &finder{}, names: map[string]bool{}}
+	r := &Redactor{secrets: secretsFinder(secrets), hints: &finder{}, inNames: &finder{}, names: map[string]bool{}}
 	for i, rule := range Rules() {
-		if rule.named {
-			r.named |= 1 << i
+		for _, form := range rule.forms {
+			for _, hint := range form.hints {
+				r.hints.add(string(hint), 1<<i)
+			}
 		}
-		for _, hint := range rule.hints {
-			r.hints.add(hint, 1<<i)
-		}
+	}
+	for _, hint := range hintsOfNames() {
+		r.hints.add(hint, nameMark)
+		r.inNames.add(hint, nameMark)
 	}
 	r.hints.add("private", keyMark)
 	r.hints.add("openvpn", keyMark)
@@ -33,8 +36,8 @@ func New(secrets [][]byte) *Redactor {
 	return r
 }
 
-// keyMark is keyRule's bit: its place in Rules.
-const keyMark = 1 << 1
+// Bits beside those of the rules.
+const nameMark, keyMark = 1 << 30, 1 << 31
 
 // mostPasses is how often a text is looked at again because something was removed. What a
 // removal joins may be a secret to a second look; more than three are unheard of.

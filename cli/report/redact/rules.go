@@ -12,16 +12,18 @@ import (
 // Rule is a way to recognize a secret. Name stands in the marker that replaces the secret.
 type Rule struct {
 	Name, What string
-	// A match ends where the value begins. If whole is set, the match is the secret, except for
-	// its group, which stays.
-	whole bool
-	// named rules want the name of a secret as their group; pair wants one beside the match.
-	named, pair bool
-	once        bool           // only the first match in a line counts
-	not         *regexp.Regexp // values that are no secrets
+	// A form that is found ends where the value begins. If whole is set, what is found is the
+	// secret, except for its group, which stays. named rules have what stands around a name.
+	whole, named, pair bool
+	forms              []form
+	not                *regexp.Regexp // values that are no secrets
+}
 
-	hints []string
-	found *regexp.Regexp
+// form is what a rule looks for in a text that has one of some words, in lower case.
+type form struct {
+	hints         [][]byte
+	found         *regexp.Regexp
+	before, after *regexp.Regexp
 }
 
 // Names of what holds a secret, in lower case and without separators: anywhere in a name, at its
@@ -41,15 +43,15 @@ var (
 	secretName = pattern(`(?:` + wordsWithin + `)|(?:` + wordsAtEnd + `|(?:` + keysOf + `)keys?)$`)
 	secretKey  = pattern(`(?:` + keysOf + `)key$|passphrase$`)
 	// otherName are names of something about a secret, of counts, and of words that contain such a name.
-	otherName = pattern(`^no|(?:file|files|path|dir|folder|name|type|count|counts|length|len|size|bytes|url|uri|endpoint|policy|ttl|timeout|version|encryption|stdin|prompt|izer|persec|persecond|ref|keyref|required|enabled)$|` +
-		`(?:max|min|num|total|input|output|new|sync|synced)(?:tokens|cookies)(?:sent|recv|failed)?$|syncookies|(?:by|com|sur|tres|over|multi|single|one|two|first|second|all|no)pass$`)
+	otherName = pattern(`^no(?:passw|pass|pw|token|auth|secret|cookie|cred)|(?:file|files|path|dir|folder|name|type|length|len|size|bytes|url|uri|endpoint|policy|ttl|timeout|version|stdin|prompt|izer|persec|persecond|ref|keyref|required|enabled|passwordencryption)$|(?:^|[^c])counts?$|` +
+		`(?:max|min|num|total|input|output|new|sync|synced)(?:tokens|cookies)(?:sent|recv|failed)?$|syncookies|(?:by|com|sur|tres|over|multi|single|one|two|first|second|all)pass$`)
 	sourceFile = pattern(`\.(?:go|c|h|cc|cpp|py|rs|js|ts|java|txt|log|so|conf|service|sh)$`)
 	// harmless are values that tell no secret.
-	harmless = pattern(`^(?i:true|false|yes|no|on|off|null|nil|none|<none>|<nil>|<unset>|unset|~|-|\{\}|\[\]|\*+|x{3,}|<?(?:hidden|redacted|masked|removed)>?|(?:(?:env|file|flag|default) \S+ +)?set \(hidden\)|[\d.]{1,3}(?:[ \t]+[\d.]+)*|\d{1,3}(?:[ ,;]+\w+=\S+)+|<set to the key [^<>]*>(?:[ \t]+Optional:[ \t]+\w+)?|[\d.]+ ?(?:ns|us|ms|s|KiB|MiB|GiB|bytes|%)|\d+\.\d+|\$\{\{?[ ]?[\w.]+[ ]?\}\}?|\[left out: [a-z ]+\]|"\[left out: [a-z ]+\]")$|` +
+	harmless = pattern(`^(?i:true|false|yes|no|on|off|null|nil|none|<none>|<nil>|<unset>|unset|~|-|\{\}|\[\]|\*+|x{3,}|<?(?:hidden|redacted|masked|removed)>?|(?:(?:env|file|flag|default) \S+ +)?set \(hidden\)|[\d.]{1,3}(?:[ \t]+[\d.]{1,3})*|\d{1,3}(?:[ ,;]+\w+=\S+)+|<set to the key [^<>]*>(?:[ \t]+Optional:[ \t]+\w+)?|[\d.]{1,6} ?(?:ns|us|ms|s|KiB|MiB|GiB|bytes|%)|\d{1,6}\.\d{1,6}|\$\{\{?[ ]?[\w.]+[ ]?\}\}?|\[left out: [a-z ]+\]|"\[left out: [a-z ]+\]")$|` +
 		`^/(?:etc|var|root|home|run|opt|usr|tmp|mnt|proc|dev|sys)/[\w./-]*$`)
 	workingDir = pattern(`^/[\w./@:+~-]*$`)
 	// prose are what sentences about a secret go on with.
-	prose = pattern(`^[=:]|^(?i:not|no|missing|required|needed|set|unset|wrong|invalid|hidden|empty|expired|given|optional|too|shorter|longer|in|at|of|on|read|a|an|the|held|passed|taken|refused|tokens?|auth\w*|realm\W.*|used|by|with|for|from)\b`)
+	prose = pattern(`^[=:]|^(?i:not|no|missing|required|needed|set|unset|wrong|invalid|hidden|empty|expired|given|optional|too|shorter|longer|in|at|of|on|read|a|an|the|held|passed|taken|refused|tokens?|auth\w*|realm\W.*|used|by|with|for|from)(?:[ ,.;:]|$)`)
 	// pairName and pairValue are the two members of a pair of a name and a value.
 	pairName   = pattern(`(?i)\b(?:variable[ \t]+"|(?:name|key|variable|var|field|header|option|param|parameter|property|setting|type|id)\\*["']?[ \t]*[:=>][ \t]*\\*["']?)([\w.:/ -]{1,80}?)\\*["']?[ \t\r]*(?:[,<}/]|["'][ \t]|["']?>|[ \t]\w+[:=]|[ \t]\{|$)`)
 	isPairName = pattern(`^(?i:name|key|variable|var|field|header|option|param|parameter|property|setting|type|id)$`)
@@ -63,57 +65,56 @@ var (
 	keyLine    = pattern(`^[\w.$-]+[ \t]*[:=]`)
 	port       = pattern(`^\d{1,5}(?:[/?#,]|$)`) // after a host
 	indents    = pattern(`^[ \t]*(?:-[ \t]+)*`)
+	dataOf     = pattern(`^[ \t]*["']?(?:data|stringData)["']?:[ \t]*`)
 	quotes     = pattern("^\\\\*(?:\"\"\"|'''|\"|'|`)")
 )
 
 // Names of rules that are no pattern of a line.
 const tokenRule, keyRule = "token", "private key"
 
-// Parts of patterns: a name of one or two words, and what stands between it and its value.
-const (
-	nameOf   = `((?:[A-Za-z]+ )?[\w.$-]+)`
-	secretIs = `\\*["'` + "`" + `]?(?:\[\w*\]|[ \t]?\([^()\n]{1,40}\)|[ \t](?:for|of|on)[ \t][^:=\n]{1,40})?\\*["']?\]?[ \t]*(?:[:=]+>?|[-=]>|[+?]=|%3[aAdD])[ \t]*`
-	program  = `(?:^|[\s/"'(;|&=])`
-)
-
 //go:embed rules.txt
 var table string
 
-// Rules are those of rules.txt, in whose order they are tried; the first two have no patterns.
+// Rules are those of rules.txt, in the order in which they are tried. A block is a rule: its
+// name, what it wants to be found in brackets, and what it removes; then its forms, with the words
+// of which a line has one, and the pattern. {program} is what stands before a program's name.
 var Rules = sync.OnceValue(func() (list []*Rule) {
-	names := "pass pwd secret token credential authorization cookie bearer jwt sess community kennwort psk pw auth cred totp keydata key-data key_data"
-	for _, of := range strings.Split(keysOf, "|") {
-		names += " " + of + "key " + of + "_key " + of + "-key " + of + ".key " + of + "␣key"
-	}
-	parts := strings.NewReplacer("{name}", nameOf, "{is}", secretIs, "{program}", program)
 	for block := range strings.SplitSeq(strings.TrimSpace(table), "\n\n") {
-		head, forms, _ := strings.Cut(block, "\n")
-		name, rest, _ := strings.Cut(head, " [")
+		lines := strings.Split(block, "\n")
+		name, rest, _ := strings.Cut(lines[0], " [")
 		flags, what, _ := strings.Cut(rest, "] ")
-		r := &Rule{Name: strings.ReplaceAll(name, "_", " "), What: what}
 		has := func(flag string) bool { return slices.Contains(strings.Fields(flags), flag) }
-		r.whole, r.named, r.pair, r.once = has("whole"), has("named"), has("pair"), has("once")
+		r := &Rule{Name: strings.ReplaceAll(name, "_", " "), What: what, whole: has("whole"), named: has("named"), pair: has("pair")}
 		if has("prose") {
 			r.not = prose()
 		} else if has("port") {
 			r.not = port()
 		}
-		var patterns []string
-		for line := range strings.SplitSeq(forms, "\n") {
-			if fields := strings.SplitN(line, "\t", 3); len(fields) == 3 {
-				for hint := range strings.FieldsSeq(strings.ReplaceAll(strings.ReplaceAll(fields[1], ",", " "), "NAMES", names)) {
-					r.hints = append(r.hints, strings.ReplaceAll(hint, "␣", " "))
-				}
-				patterns = append(patterns, parts.Replace(fields[2]))
+		for _, line := range lines[1:] {
+			fields := strings.Split(line, "\t")
+			f := form{found: regexp.MustCompile(strings.ReplaceAll(fields[2], "{program}", `(?:^|[\s/"'(;|&=])`))}
+			if r.named {
+				f.before, f.after = regexp.MustCompile(fields[1]), f.found
+			} else {
+				f.hints = bytes.Split([]byte(fields[1]), []byte(","))
 			}
-		}
-		if patterns != nil {
-			r.found = regexp.MustCompile(strings.Join(patterns, "|"))
+			r.forms = append(r.forms, f)
 		}
 		list = append(list, r)
 	}
 	return list
 })
+
+// hintsOfNames are in each name that secretName knows.
+func hintsOfNames() []string {
+	list := strings.Fields("pass pwd secret token credential authorization cookie bearer jwt sess community kennwort psk pw auth cred totp keydata key-data key_data")
+	for of := range strings.SplitSeq(keysOf, "|") {
+		for _, between := range []string{"", "_", "-", ".", " "} {
+			list = append(list, of+between+"key")
+		}
+	}
+	return list
+}
 
 // plain is a name in lower case, without what separates its words.
 func plain(name []byte) []byte {

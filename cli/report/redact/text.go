@@ -3,6 +3,7 @@ package redact
 import (
 	"bytes"
 	"encoding/json"
+	"slices"
 )
 
 // text redacts what is no JSON, or JSON on some of its lines.
@@ -72,28 +73,40 @@ func lineEnd(b []byte, at int) int {
 // line redacts a line, and returns how many bytes after it belong to its values.
 func (t *text) line(at, end int, marks uint32) (line []byte, more int) {
 	line = bytes.TrimRight(t.in[at:end], "\r\n")
-	if t.ofSecret {
-		marks = ^uint32(0)
-	}
 	ending := t.in[at+len(line) : end]
+	named := false
 	for i, r := range Rules() {
+		n := 0
 		switch {
-		case marks&(1<<i) == 0 || r.found == nil:
-		case r.whole:
-			line = t.wholes(r, line)
+		case r.named && !named: // all of them at once
+			named = true
+			if marks&nameMark != 0 || t.ofSecret {
+				line, n = t.named(line, end)
+			}
+		case r.named || marks&(1<<i) == 0 || r.pair && !t.inPair(at, end):
 		default:
-			clean, n := t.values(r, line, at, end)
-			line, more = clean, max(more, n)
+			folded := fold(line)
+			for _, f := range r.forms {
+				has := func(hint []byte) bool { return bytes.Contains(folded, hint) }
+				if m := 0; !slices.ContainsFunc(f.hints, has) {
+				} else if r.whole {
+					line = t.whole(r, f, line)
+				} else {
+					line, m = t.values(r, f, line, end)
+					n = max(n, m)
+				}
+			}
 		}
+		more = max(more, n)
 	}
 	return append(line[:len(line):len(line)], ending...), more
 }
 
-// wholes replaces what matches, but for its group.
-func (t *text) wholes(r *Rule, line []byte) []byte {
+// whole replaces what is found, but for its group.
+func (t *text) whole(r *Rule, f form, line []byte) []byte {
 	var out []byte
 	done := 0
-	for _, match := range r.found.FindAllSubmatchIndex(line, -1) {
+	for _, match := range f.found.FindAllSubmatchIndex(line, -1) {
 		from, to := match[0], match[1]
 		for g := 2; g < len(match); g += 2 {
 			from = max(from, match[g+1])
@@ -101,94 +114,128 @@ func (t *text) wholes(r *Rule, line []byte) []byte {
 		if line[to-1] == '@' {
 			to--
 		}
-		if value := line[from:to]; from < to && !bytes.HasPrefix(line[from:], []byte("[left out: ")) && !r.isHarmless(value) {
+		if from < to && !bytes.HasPrefix(line[from:], []byte("[left out: ")) && !r.isHarmless(line[from:to]) {
 			out, done = append(append(out, line[done:from]...), t.mark(r.Name)...), to
 		}
 	}
 	return append(out, line[done:]...)
 }
 
-// names reports whether a match is about a secret, as far as its group says.
-func (r *Rule) names(all *Redactor, line []byte, match []int) bool {
-	if !r.named {
-		return true
-	}
-	name, between := r.group(line, match)
-	switch {
-	case string(between) == "::": // of a symbol
-		return false
-	case string(name) == "PASS" && !bytes.ContainsRune(between, '='): // a verdict
-		return false
-	case match[0] > 0 && line[match[0]-1] == '/' && bytes.HasPrefix(between, []byte(":")) && bytes.IndexByte(name, ' ') < 0: // a file's name
-		return false
-	}
-	return all.isName(name)
-}
+// mostInLine is how many values of a form are told apart in a line; then the rest of it goes.
+const mostInLine = 32
 
-// group is the group of a match, and what follows it there.
-func (r *Rule) group(line []byte, match []int) (group, after []byte) {
-	for g := 2; g < len(match); g += 2 {
-		if match[g] >= 0 {
-			return line[match[g]:match[g+1]], line[match[g+1]:match[1]]
-		}
-	}
-	return nil, nil
-}
-
-// values replaces the values that follow matches in a line of t.in.
-func (t *text) values(r *Rule, line []byte, at, end int) (out []byte, more int) {
-	if r.pair && (!r.found.Match(line) || !t.inPair(at, end)) {
-		return line, 0
-	}
+// values replaces the values that follow what is found in a line.
+func (t *text) values(r *Rule, f form, line []byte, end int) (out []byte, more int) {
 	done := 0
-	for done == 0 || done <= len(line) && !r.once {
-		match := r.found.FindSubmatchIndex(line[done:])
+	for n := 0; ; n++ {
+		match := f.found.FindIndex(line[done:])
 		if match == nil {
-			break
+			return append(out, line[done:]...), more
 		}
-		for g := range match {
-			if match[g] >= 0 {
-				match[g] += done
+		begin, from := done+match[0], done+match[1]
+		tag := line[from-1] == '>' && bytes.IndexByte(line[max(0, begin-1):begin+1], '<') >= 0
+		v := t.valueAt(line[from:], end, len(indents().Find(line)), tag)
+		if n == mostInLine {
+			v = value{0, len(line) - from, v.more}
+		}
+		next := from // where to go on, if nothing is removed
+		if tag {
+			next = begin + 1
+		}
+		if value := line[from+v.from : from+v.to]; v.more > 0 || len(value) > 0 && !r.isHarmless(value) {
+			out, next, more = append(append(out, line[done:from+v.from]...), t.mark(r.Name)...), from+v.to, max(more, v.more)
+		} else {
+			out = append(out, line[done:next]...)
+		}
+		done = next
+	}
+}
+
+// named replaces the values of the names of secrets in a line.
+func (t *text) named(line []byte, end int) (out []byte, more int) {
+	done, indent := 0, len(indents().Find(line))
+	replace := func(r *Rule, at int, tag bool, name []byte) (next int) {
+		v := t.valueAt(line[at:], end, indent, tag)
+		value := line[at+v.from : at+v.to]
+		isDir := done == 0 && (string(name) == "PWD" || string(name) == "OLDPWD") && workingDir().Match(value)
+		if v.more == 0 && (len(value) == 0 || r.isHarmless(value) || isDir) {
+			return at
+		}
+		out, done, more = append(append(out, line[done:at+v.from]...), t.mark(r.Name)...), at+v.to, max(more, v.more)
+		return done
+	}
+	if data := dataOf().FindIndex(line); t.ofSecret && data != nil {
+		replace(ruleOf("name"), data[1], false, nil)
+	}
+	for at := done; ; {
+		from, to := t.inNames.first(line, at)
+		if to == 0 {
+			return append(out, line[done:]...), more
+		}
+		for from > at && inName[line[from-1]] {
+			from--
+		}
+		for line[from] == '-' {
+			from++
+		}
+		for to < len(line) && inName[line[to]] {
+			to++
+		}
+		at = to
+		if name := line[from:to]; t.isName(name) {
+			if r, value, tag := t.around(line, from, to); r != nil {
+				at = replace(r, value, tag, name)
 			}
 		}
-		name, between := r.group(line, match)
-		next := match[1] // where to go on, if nothing is removed
-		if tag := isTag(line, match); r.names(t.Redactor, line, match) || t.ofSecret && isData(name) {
-			v := t.valueAt(line[match[1]:], end, len(indents().Find(line)), tag)
-			from, to := match[1]+v.from, match[1]+v.to
-			if value := line[from:to]; !(v.more == 0 && len(value) == 0 || r.isHarmless(value) || isWorkingDir(name, line, match[0]) && workingDir().Match(value)) {
-				out, done, more = append(append(out, line[done:from]...), t.mark(r.Name)...), to, max(more, v.more)
+	}
+}
+
+// inName are the bytes of names.
+var inName = func() (is [256]bool) {
+	for _, c := range "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.$-" {
+		is[c] = true
+	}
+	return is
+}()
+
+// mostAround is how far a form looks around a name.
+const mostAround = 300
+
+// around is the rule that says where the value of a name begins, nil if the name has none.
+func (t *text) around(line []byte, from, to int) (r *Rule, value int, tag bool) {
+	before, after := line[max(0, from-mostAround):from], line[to:min(len(line), to+mostAround)]
+	for _, r := range Rules() {
+		if !r.named {
+			continue
+		}
+		for _, f := range r.forms {
+			is := f.after.FindIndex(after)
+			if is == nil || !f.before.Match(before) {
 				continue
 			}
-			if tag {
-				next = match[0] + 1
+			between := bytes.TrimSpace(after[:is[1]])
+			switch {
+			case bytes.Equal(between, []byte("::")): // of a symbol
+			case string(line[from:to]) == "PASS" && !bytes.Contains(between, []byte("=")): // a verdict
+			case bytes.HasSuffix(before, []byte("/")) && bytes.HasPrefix(between, []byte(":")): // a file's name
+			default:
+				return r, to + is[1], bytes.HasSuffix(before, []byte("<")) || bytes.HasSuffix(between, []byte(">")) && bytes.IndexByte(before, '<') >= 0 && bytes.HasSuffix(before, []byte(":"))
 			}
-		} else if r.named {
-			next = max(match[0]+1, match[1]-len(between))
+			return nil, 0, false
 		}
-		out, done = append(out, line[done:next]...), next
 	}
-	return append(out, line[min(done, len(line)):]...), more
+	return nil, 0, false
+}
+
+func ruleOf(name string) *Rule {
+	list := Rules()
+	return list[slices.IndexFunc(list, func(r *Rule) bool { return r.Name == name })]
 }
 
 // isHarmless reports whether a value tells no secret.
 func (r *Rule) isHarmless(value []byte) bool {
 	return harmless().Match(bytes.TrimRight(value, " \t,;")) || r.not != nil && r.not.Match(value) ||
 		r.Name == "option" && bytes.HasPrefix(value, []byte("--"))
-}
-
-// isData knows what a Secret of Kubernetes has its secrets in.
-func isData(name []byte) bool { return string(name) == "data" || string(name) == "stringData" }
-
-// isTag reports whether a match is the tag of an XML element, or ends with one.
-func isTag(line []byte, match []int) bool {
-	return line[match[1]-1] == '>' && bytes.IndexByte(line[max(0, match[0]-1):match[0]+1], '<') >= 0
-}
-
-// isWorkingDir knows PWD and OLDPWD, which are no passwords in an environment.
-func isWorkingDir(name, line []byte, at int) bool {
-	name = name[bytes.LastIndexByte(name, ' ')+1:]
-	return (string(name) == "PWD" || string(name) == "OLDPWD") && len(bytes.TrimLeft(line[:at], " \t\"'")) == 0
 }
 
 // inPair reports whether a line of t.in, or one beside it that is indented as it is, has the
@@ -233,7 +280,7 @@ func (t *text) inPair(at, end int) bool {
 const mostBeside, longBeside = 16, 1 << 10
 
 func (t *text) namesInPair(line []byte) bool {
-	if mayBeJSON(line) && line[0] != '"' || t.hints.marks(line)&t.named == 0 { // an object is a whole
+	if mayBeJSON(line) && line[0] != '"' || t.hints.marks(line)&nameMark == 0 { // an object is a whole
 		return false
 	}
 	for _, match := range pairName().FindAllSubmatch(bytes.TrimRight(line, "\r\n"), -1) {
