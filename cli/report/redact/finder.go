@@ -89,7 +89,7 @@ func (f *finder) end(b []byte, i int, text string) int {
 }
 
 // replace puts a marker where words stand, and counts them.
-func (f *finder) replace(b, marker []byte) (out []byte, n int) {
+func (f *finder) replace(b []byte, marker string) (out []byte, n int) {
 	done, before := 0, 0
 	for i := 1; i < len(b); i++ {
 		if f.spaced && isSpace(b[i]) {

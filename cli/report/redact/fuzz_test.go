@@ -35,7 +35,7 @@ func (s sample) placed(seed []byte) (text, secret string, ok bool) {
 		secret = spelled(seed, letters)
 		if !strings.Contains(s.title, "in a string") && !strings.Contains(s.title, "over several") && utf8.Valid(seed) && len(seed) > 5 {
 			secret = "Zq7" + string(seed) // whatever it is
-			in = func(secret string) string { return strings.Trim(string(quoted([]byte(secret))), `"`) }
+			in = func(secret string) string { return strings.Trim(string(quoted(secret)), `"`) }
 			if strings.HasSuffix(secret, `"`) || strings.HasPrefix(secret, `"`) {
 				return "", "", false
 			}
@@ -117,7 +117,7 @@ func writtenAs(secret string, form uint8) []byte {
 	case 3:
 		return []byte(url.QueryEscape(secret))
 	case 4:
-		return bytes.Trim(quoted([]byte(secret)), `"`)
+		return bytes.Trim(quoted(secret), `"`)
 	default:
 		before := int(form%8) - 5
 		digits := encoding.EncodeToString([]byte("xx"[:before] + secret + "yy"))

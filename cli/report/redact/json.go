@@ -61,12 +61,15 @@ type document struct {
 func (r *Redactor) document(b []byte, depth int) []byte {
 	d := document{Redactor: r, in: b, nodes: nodes(b), depth: depth}
 	d.value(0, "")
-	out := append(d.out, b[d.done:]...)
+	out := b
+	if d.done > 0 {
+		out = append(d.out, b[d.done:]...)
+	}
 	// A secret may span several values.
-	clean, n := r.secrets.replace(out, Marker(tokenRule))
+	clean, n := r.secrets.replace(out, marker(tokenRule))
 	r.count(tokenRule, n)
 	if n > 0 && !json.Valid(clean) {
-		clean = quoted(Marker(tokenRule))
+		clean = quoted(marker(tokenRule))
 	}
 	return clean
 }
@@ -84,15 +87,15 @@ func (d *document) decoded(n node) []byte {
 	return []byte(s)
 }
 
-func quoted(text []byte) []byte {
+func quoted(text string) []byte {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
-	_ = e.Encode(string(text)) // a string never fails
+	_ = e.Encode(text) // a string never fails
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n"))
 }
 
-func (d *document) replace(n node, text []byte) {
+func (d *document) replace(n node, text string) {
 	d.out = append(append(d.out, d.in[d.done:n.from]...), quoted(text)...)
 	d.done = int(n.to)
 }
@@ -110,7 +113,7 @@ func (d *document) value(k int32, rule string) {
 	case n.kind == '"':
 		d.string(n)
 	default:
-		if _, found := d.secrets.replace(d.raw(n), nil); found > 0 {
+		if _, found := d.secrets.replace(d.raw(n), ""); found > 0 {
 			d.replace(n, d.mark(tokenRule))
 		}
 	}
@@ -167,7 +170,7 @@ func (d *document) array(k int32) {
 		case pairOf && !harmless().Match(text):
 			d.replace(n, d.mark("pair"))
 		case at >= 0 && !harmless().Match(text[at:]):
-			d.replace(n, append(bytes.Clone(text[:at]), d.mark(rule)...))
+			d.replace(n, string(text[:at])+d.mark(rule))
 		default:
 			d.string(n)
 		}
@@ -214,6 +217,6 @@ func (d *document) string(n node) {
 		d.inKey = true
 	}
 	if clean := d.redact(text, d.depth+1); !bytes.Equal(clean, text) {
-		d.replace(n, clean)
+		d.replace(n, string(clean))
 	}
 }

@@ -3,7 +3,6 @@ package redact
 import (
 	"bytes"
 	"encoding/json"
-	"fmt"
 )
 
 // Redactor removes secrets from texts. It is used by one goroutine at a time.
@@ -58,12 +57,12 @@ func (r *Redactor) Text(b []byte) (clean []byte, removed map[string]int) {
 	return b, r.removed
 }
 
-// Marker stands where a rule removed something.
-func Marker(rule string) []byte { return fmt.Appendf(nil, "[left out: %s]", rule) }
+// marker stands where a rule removed something.
+func marker(rule string) string { return "[left out: " + rule + "]" }
 
-func (r *Redactor) mark(rule string) []byte {
+func (r *Redactor) mark(rule string) string {
 	r.count(rule, 1)
-	return Marker(rule)
+	return marker(rule)
 }
 
 func (r *Redactor) count(rule string, n int) {
@@ -108,7 +107,7 @@ func (r *Redactor) documents(b []byte, depth int) ([]byte, bool) {
 	if len(bytes.TrimSpace(b[list[len(list)-1].to:])) > 0 { // d.More is false before a bracket that closes nothing
 		return nil, false
 	}
-	var out []byte
+	out := make([]byte, 0, len(b))
 	done := 0
 	for _, d := range list {
 		out = append(out, b[done:d.from]...)

@@ -64,7 +64,6 @@ var (
 	single     = pattern(`^\\*["']|^[^\s:=]+$|^[^\s:]+[^\s:=]=*$`)
 	keyLine    = pattern(`^[\w.$-]+[ \t]*[:=]`)
 	port       = pattern(`^\d{1,5}(?:[/?#,]|$)`) // after a host
-	indents    = pattern(`^[ \t]*(?:-[ \t]+)*`)
 	dataOf     = pattern(`^[ \t]*["']?(?:data|stringData)["']?:[ \t]*`)
 	quotes     = pattern("^\\\\*(?:\"\"\"|'''|\"|'|`)")
 )

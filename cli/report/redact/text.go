@@ -11,20 +11,21 @@ type text struct {
 	*Redactor
 	in       []byte
 	depth    int
-	ofSecret bool // it has a Secret of Kubernetes
+	ofSecret bool         // it has a Secret of Kubernetes
+	pairs    map[int]bool // where lines begin that have a secret's name as a value
 }
 
 func (r *Redactor) text(b []byte, depth int) []byte {
-	if clean, n := r.secrets.replace(b, Marker(tokenRule)); n > 0 {
+	if clean, n := r.secrets.replace(b, marker(tokenRule)); n > 0 {
 		// A line of JSON stays one: it is redacted first.
 		var out []byte
 		for line := range bytes.Lines(b) {
-			if _, n := r.secrets.replace(line, nil); n > 0 && isJSON(line) {
+			if _, n := r.secrets.replace(line, ""); n > 0 && isJSON(line) {
 				line = r.document(line, depth+1)
 			}
 			out = append(out, line...)
 		}
-		clean, n = r.secrets.replace(out, Marker(tokenRule))
+		clean, n = r.secrets.replace(out, marker(tokenRule))
 		r.count(tokenRule, n)
 		b = clean
 	}
@@ -134,7 +135,7 @@ func (t *text) values(r *Rule, f form, line []byte, end int) (out []byte, more i
 		}
 		begin, from := done+match[0], done+match[1]
 		tag := line[from-1] == '>' && bytes.IndexByte(line[max(0, begin-1):begin+1], '<') >= 0
-		v := t.valueAt(line[from:], end, len(indents().Find(line)), tag)
+		v := t.valueAt(line[from:], end, indentOf(line), tag)
 		if n == mostInLine {
 			v = value{0, len(line) - from, v.more}
 		}
@@ -153,7 +154,7 @@ func (t *text) values(r *Rule, f form, line []byte, end int) (out []byte, more i
 
 // named replaces the values of the names of secrets in a line.
 func (t *text) named(line []byte, end int) (out []byte, more int) {
-	done, indent := 0, len(indents().Find(line))
+	done, indent := 0, indentOf(line)
 	replace := func(r *Rule, at int, tag bool, name []byte) (next int) {
 		v := t.valueAt(line[at:], end, indent, tag)
 		value := line[at+v.from : at+v.to]
@@ -199,7 +200,7 @@ var inName = func() (is [256]bool) {
 }()
 
 // mostAround is how far a form looks around a name.
-const mostAround = 300
+const mostAround = 64
 
 // around is the rule that says where the value of a name begins, nil if the name has none.
 func (t *text) around(line []byte, from, to int) (r *Rule, value int, tag bool) {
@@ -232,8 +233,12 @@ func ruleOf(name string) *Rule {
 	return list[slices.IndexFunc(list, func(r *Rule) bool { return r.Name == name })]
 }
 
+// longest is what may be harmless: it has no end if it is cut off.
+const longest = 256
+
 // isHarmless reports whether a value tells no secret.
 func (r *Rule) isHarmless(value []byte) bool {
+	value = value[:min(len(value), longest)]
 	return harmless().Match(bytes.TrimRight(value, " \t,;")) || r.not != nil && r.not.Match(value) ||
 		r.Name == "option" && bytes.HasPrefix(value, []byte("--"))
 }
@@ -241,21 +246,34 @@ func (r *Rule) isHarmless(value []byte) bool {
 // inPair reports whether a line of t.in, or one beside it that is indented as it is, has the
 // name of a secret as the value of a member such as name or key.
 func (t *text) inPair(at, end int) bool {
+	if t.pairs == nil {
+		t.pairs = map[int]bool{}
+		for from := 0; from < len(t.in); {
+			to := lineEnd(t.in, from)
+			if t.namesInPair(t.in[from:to]) {
+				t.pairs[from] = true
+			}
+			from = to
+		}
+	}
 	line := t.in[at:end]
-	if t.namesInPair(line) {
+	switch {
+	case len(t.pairs) == 0:
+		return false
+	case t.pairs[at]:
 		return true
 	}
-	column := len(indents().Find(line))
+	column := indentOf(line)
 	if spaces(line) == column { // else it is the first of an item of a list
 		for from, n := at, 0; from > 0 && n < mostBeside; n++ {
 			to := from
 			from = bytes.LastIndexByte(t.in[:to-1], '\n') + 1
 			line := t.in[from:to]
-			if spaces(line) <= column && len(indents().Find(line)) == column && t.namesInPair(line) {
+			if spaces(line) <= column && indentOf(line) == column && t.pairs[from] {
 				return true
 			}
 			if spaces(line) < column || len(line) > longBeside {
-				if isBlock := bytes.HasSuffix(bytes.TrimSpace(line), []byte("{")); isBlock && t.namesInPair(line) { // of HCL
+				if isBlock := bytes.HasSuffix(bytes.TrimSpace(line), []byte("{")); isBlock && t.pairs[from] { // of HCL
 					return true
 				}
 				break
@@ -268,7 +286,7 @@ func (t *text) inPair(at, end int) bool {
 		if spaces(line) < column || len(line) > longBeside {
 			break
 		}
-		if spaces(line) == column && t.namesInPair(line) {
+		if spaces(line) == column && t.pairs[from] {
 			return true
 		}
 		from = to
@@ -291,6 +309,15 @@ func (t *text) namesInPair(line []byte) bool {
 	return false
 }
 
+// indentOf is where a line begins, or the item of a list that it begins.
+func indentOf(line []byte) int {
+	at := spaces(line)
+	for rest := line[at:]; len(rest) > 1 && rest[0] == '-' && (rest[1] == ' ' || rest[1] == '\t'); rest = line[at:] {
+		at += 1 + spaces(rest[1:])
+	}
+	return at
+}
+
 func spaces(line []byte) int { return len(line) - len(bytes.TrimLeft(line, " \t")) }
 
 // value is where a value stands in the rest of a line, and how many bytes after the line are
@@ -298,7 +325,7 @@ func spaces(line []byte) int { return len(line) - len(bytes.TrimLeft(line, " \t"
 type value struct{ from, to, more int }
 
 // mostLines is how many lines a value in quotes or brackets may have.
-const mostLines = 256
+const mostLines = 128
 
 // valueAt finds where the value ends that begins with the rest of a line, which ends at end in t.in. A
 // value whose end is in doubt has the rest of the line, and the lines that are indented deeper.
@@ -310,7 +337,7 @@ func (t *text) valueAt(rest []byte, end, indent int, tag bool) value {
 	lead := spaces(rest)
 	whole := value{lead, len(rest), 0}
 	body := rest[lead:]
-	if quote := quotes().Find(body); len(quote) > 0 {
+	if quote := quotes().Find(body[:min(len(body), 64)]); len(quote) > 0 {
 		if shut := closing(body, quote); shut >= 0 {
 			if isClosed(body[shut+len(quote):]) {
 				return value{lead + len(quote), lead + shut, 0}
