@@ -83,10 +83,10 @@ func (r *Redactor) redact(b []byte, depth int) []byte {
 	return r.text(b, depth)
 }
 
-// mayBeJSON tells JSON that has members from a number or a word.
+// mayBeJSON tells JSON that may hold a secret by its first byte.
 func mayBeJSON(b []byte) bool {
 	b = bytes.TrimLeft(b, " \t\r\n")
-	return len(b) > 1 && (b[0] == '{' || b[0] == '[' || b[0] == '"')
+	return len(b) > 1 && bytes.IndexByte([]byte(`{["-0123456789`), b[0]) >= 0
 }
 
 // documents redacts a text that is JSON throughout: one document, or several.

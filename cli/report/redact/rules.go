@@ -63,7 +63,7 @@ var (
 	keyBody    = pattern(`[A-Za-z0-9+/]{16,}={0,2}`)
 	single     = pattern(`^\\*["']|^[^\s:=]+$|^[^\s:]+[^\s:=]=*$`)
 	keyLine    = pattern(`^[\w.$-]+[ \t]*[:=]`)
-	port       = pattern(`^\d{1,5}(?:[/?#,]|$)`) // after a host
+	port       = pattern(`^\d{1,5}(?:[/?#,;"'<>)\]}]|$)`) // after a host
 	dataOf     = pattern(`^[ \t]*["']?(?:data|stringData)["']?:[ \t]*`)
 	quotes     = pattern("^\\\\*(?:\"\"\"|'''|\"|'|`)")
 )

@@ -143,7 +143,7 @@ func (t *text) values(r *Rule, f form, line []byte, end int) (out []byte, more i
 		if tag {
 			next = begin + 1
 		}
-		if value := line[from+v.from : from+v.to]; v.more > 0 || len(value) > 0 && !r.isHarmless(value) {
+		if value := line[from+v.from : from+v.to]; !r.isNone(value, v.more) {
 			out, next, more = append(append(out, line[done:from+v.from]...), t.mark(r.Name)...), from+v.to, max(more, v.more)
 		} else {
 			out = append(out, line[done:next]...)
@@ -159,7 +159,7 @@ func (t *text) named(line []byte, end int) (out []byte, more int) {
 		v := t.valueAt(line[at:], end, indent, tag)
 		value := line[at+v.from : at+v.to]
 		isDir := done == 0 && (string(name) == "PWD" || string(name) == "OLDPWD") && workingDir().Match(value)
-		if v.more == 0 && (len(value) == 0 || r.isHarmless(value) || isDir) {
+		if r.isNone(value, v.more) || isDir {
 			return at
 		}
 		out, done, more = append(append(out, line[done:at+v.from]...), t.mark(r.Name)...), at+v.to, max(more, v.more)
@@ -233,6 +233,12 @@ func ruleOf(name string) *Rule {
 	return list[slices.IndexFunc(list, func(r *Rule) bool { return r.Name == name })]
 }
 
+// isNone reports whether a value, with what the next lines have of it, is no secret. An empty one and
+// a sign may stand for those lines.
+func (r *Rule) isNone(value []byte, more int) bool {
+	return more == 0 && len(value) == 0 || (more == 0 || len(value) > 1) && r.isHarmless(value)
+}
+
 // longest is what may be harmless: it has no end if it is cut off.
 const longest = 256
 
@@ -298,7 +304,7 @@ func (t *text) inPair(at, end int) bool {
 const mostBeside, longBeside = 16, 1 << 10
 
 func (t *text) namesInPair(line []byte) bool {
-	if mayBeJSON(line) && line[0] != '"' || t.hints.marks(line)&nameMark == 0 { // an object is a whole
+	if len(line) > 0 && (line[0] == '{' || line[0] == '[') || t.hints.marks(line)&nameMark == 0 { // an object is a whole
 		return false
 	}
 	for _, match := range pairName().FindAllSubmatch(bytes.TrimRight(line, "\r\n"), -1) {
