@@ -15,6 +15,8 @@ import (
 	"unicode/utf8"
 
 	"golang.org/x/sys/unix"
+
+	"ringcli/cli/report/redact"
 )
 
 // part is a file of the archive.
@@ -28,7 +30,7 @@ const manifest = "MANIFEST"
 
 // archive is one that is being written: what is in it lies in a folder.
 type archive struct {
-	cleaner
+	*redact.Redactor
 	dir  string
 	made time.Time
 	zip  *gzip.Writer
@@ -38,9 +40,9 @@ type archive struct {
 	packed, leftCount int
 }
 
-func newArchive(w io.Writer, dir string, made time.Time, c cleaner) *archive {
+func newArchive(w io.Writer, dir string, made time.Time, secrets [][]byte) *archive {
 	z := gzip.NewWriter(w)
-	return &archive{cleaner: c, dir: dir, made: made, zip: z, tar: tar.NewWriter(z)}
+	return &archive{Redactor: redact.New(secrets), dir: dir, made: made, zip: z, tar: tar.NewWriter(z)}
 }
 
 // put writes a file.
@@ -72,15 +74,15 @@ func (a *archive) add(ctx context.Context, parts []part) error {
 			data, err = nil, errors.New("it is no text, in which secrets could be searched for: unpacked it may be")
 		}
 		if err != nil {
-			reason, _ := a.text([]byte(err.Error()))
+			reason, _ := a.Text([]byte(err.Error()))
 			a.leave(p.name, "%s", reason)
 		}
 		if len(data) == 0 {
 			continue
 		}
-		data, taken := a.text(data)
-		if len(taken) > 0 {
-			a.leave(p.name, "%s", words(taken))
+		data, removed := a.Text(data)
+		if len(removed) > 0 {
+			a.leave(p.name, "%s", words(removed))
 		}
 		if err := a.put(p.name, data); err != nil {
 			return err
@@ -96,9 +98,9 @@ func (a *archive) close(title string) error {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "%s\n\n%-24s %9s  %s\n%s\nLeft out:\n%s", title, "file", "bytes", "what it is", a.files.Bytes(), a.out.Bytes())
 	fmt.Fprintf(&b, "%-24s always: the ring's token, the file that has it, and variables that do not begin with one of %v\n", "", stacks)
-	fmt.Fprintf(&b, "\nRules, by which [left out: RULE] stands where something stood:\n%-24s the ring's token, wherever it stands\n", tokenRule)
-	for _, r := range rules {
-		fmt.Fprintf(&b, "%-24s %s\n", r.name, r.what)
+	fmt.Fprint(&b, "\nRules. [left out: RULE] replaces what a rule removed:\n")
+	for _, r := range redact.Rules() {
+		fmt.Fprintf(&b, "%-24s %s\n", r.Name, r.What)
 	}
 	return errors.Join(a.put(manifest, b.Bytes()), a.tar.Close(), a.zip.Close())
 }

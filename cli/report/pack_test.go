@@ -149,11 +149,11 @@ func TestInterrupted(t *testing.T) {
 // A rank's part stays in the rank's folder, and a broken one is an error.
 func TestAdopt(t *testing.T) {
 	var theirs, all bytes.Buffer
-	their := newArchive(&theirs, "", time.Now(), cleaner{})
+	their := newArchive(&theirs, "", time.Now(), nil)
 	if err := errors.Join(their.put("../../etc/passwd", []byte("x")), their.put("/abs", []byte("y")), their.close("theirs")); err != nil {
 		t.Fatal(err)
 	}
-	z := newArchive(&all, "r", time.Now(), cleaner{})
+	z := newArchive(&all, "r", time.Now(), nil)
 	if err := errors.Join(z.adopt("rank1", theirs.Bytes()), z.tar.Close(), z.zip.Close()); err != nil {
 		t.Fatal(err)
 	}
@@ -162,7 +162,7 @@ func TestAdopt(t *testing.T) {
 		t.Errorf("%q: expected %q", names, want)
 	}
 	for _, broken := range [][]byte{nil, []byte("no archive"), theirs.Bytes()[:theirs.Len()/2]} {
-		if err := newArchive(io.Discard, "r", time.Now(), cleaner{}).adopt("rank1", broken); err == nil {
+		if err := newArchive(io.Discard, "r", time.Now(), nil).adopt("rank1", broken); err == nil {
 			t.Errorf("%d bytes that are no archive pass", len(broken))
 		}
 	}

@@ -84,7 +84,7 @@ func runAll(ctx context.Context, s *session.Session, call command.Call) error {
 	if rank == 0 {
 		err = render.WriteFile(name, out, func(w io.Writer) error {
 			c := &counting{Writer: w}
-			all := newArchive(c, folder, now, cleaner{})
+			all := newArchive(c, folder, now, nil)
 			for rank, part := range parts {
 				if err := all.adopt(fmt.Sprintf("rank%d", rank), part); err != nil {
 					return err

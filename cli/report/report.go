@@ -172,7 +172,7 @@ func target(s *session.Session, call command.Call, folder string) (string, error
 
 // pack writes what a report of this node is.
 func (a About) pack(ctx context.Context, w io.Writer, folder, title string, now time.Time) (Packed, error) {
-	z := newArchive(w, folder, now, cleaner{a.Session.Secrets()})
+	z := newArchive(w, folder, now, a.Session.Secrets())
 	err := z.add(ctx, a.parts())
 	if err == nil {
 		err = z.close(title)
@@ -248,10 +248,14 @@ addresses, routes, kernel, modules and limits, counters of ports, and the files
 that are given, such as results of links and bench. MANIFEST says of each file
 what it is, and what was left out and why.
 
-Secrets stay out: the ring's token wherever it stands, what follows names such
-as password or token, private keys, keys of known form, passwords in addresses.
-[left out: RULE] stands in their place. A file that is no text is left out: what
-is in it cannot be searched for secrets.`
+report removes secrets, and writes [left out: RULE] in their place: the ring's
+token in any form (upper or lower case, base64, hexadecimal, escaped), values of
+names such as password or token, private keys, keys of a known form, passwords
+in addresses and in command lines. If the end of a value is in doubt, the rest
+of the line and the lines indented deeper are removed. JSON stays valid JSON.
+MANIFEST counts what each rule removed from each file. A file that is not UTF-8
+text is left out, since it cannot be searched. No search finds every secret:
+look through the archive before you send it.`
 
 // Rows are `ringcli report`, and the line of a ring's ranks.
 func Rows() []command.Row {
