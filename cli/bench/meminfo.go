@@ -3,23 +3,35 @@ package bench
 import (
 	"fmt"
 	"math/bits"
-	"os"
-	"strings"
+	"sync"
+	"time"
 
 	"ringcli/cli/exit"
+	"ringcli/cli/session"
 	"ringcli/configs"
 	"ringcli/configs/codes"
 )
 
-// availableMemory returns what the machine can still give without swapping
-// (MemAvailable of /proc/meminfo, proc(5)), in bytes. False if it does not say.
+// memoryAge is for how long a reading of the available memory serves: each of thousands of lines
+// of a script is checked against it, and a reading costs more than all else of the check.
+const memoryAge = 100 * time.Millisecond
+
+// lastMemory is the last reading of the available memory.
+var lastMemory struct {
+	sync.Mutex
+	at    time.Time
+	bytes uint64
+}
+
+// availableMemory returns what the machine can still give without swapping, in bytes. False if
+// it does not say.
 func availableMemory() (bytes uint64, known bool) {
-	text, err := os.ReadFile("/proc/meminfo")
-	if _, after, found := strings.Cut(string(text), "\nMemAvailable:"); found && err == nil {
-		_, err = fmt.Sscan(after, &bytes)
-		return bytes << 10, err == nil
+	lastMemory.Lock()
+	defer lastMemory.Unlock()
+	if time.Since(lastMemory.at) >= memoryAge {
+		lastMemory.bytes, lastMemory.at = session.AvailableMemory("/proc/meminfo"), time.Now()
 	}
-	return 0, false
+	return lastMemory.bytes, lastMemory.bytes > 0
 }
 
 // CheckMemory refuses buffers that the machine cannot hold before anything is

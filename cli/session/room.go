@@ -33,7 +33,7 @@ func RoomFor(ranks int) error {
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err == nil && limit.Cur < leastFiles {
 		return exit.Codedf(codes.Descriptors, "a process may have %d files open (`ulimit -n`): expected %d or more, or some more with many ranks or buffers", limit.Cur, leastFiles)
 	}
-	if free := available("/proc/meminfo"); free > 0 && ranks*memoryEach > free {
+	if free := AvailableMemory("/proc/meminfo"); free > 0 && uint64(ranks*memoryEach) > free {
 		return exit.Usagef("%d ranks take some %d MiB of memory: this machine has %d MiB available: expected %d ranks or fewer", ranks, ranks*memoryEach>>20, free>>20, free/memoryEach)
 	}
 	if err := unix.Getrlimit(unix.RLIMIT_NPROC, &limit); err != nil || limit.Cur > lowLimit || os.Getuid() == 0 {
@@ -53,14 +53,15 @@ func RoomFor(ranks int) error {
 
 var memAvailable = regexp.MustCompile(`(?m)^MemAvailable: +(\d+) kB$`)
 
-// available is how many bytes of memory the kernel reckons can be taken; 0 if it does not say.
-func available(file string) int {
+// AvailableMemory is how many bytes of memory the kernel estimates can be taken without swapping
+// (MemAvailable of /proc/meminfo, proc(5)); 0 if it does not say.
+func AvailableMemory(file string) uint64 {
 	text, _ := os.ReadFile(file)
 	fields := memAvailable.FindSubmatch(text)
 	if fields == nil {
 		return 0
 	}
-	kib, _ := strconv.Atoi(string(fields[1])) // digits
+	kib, _ := strconv.ParseUint(string(fields[1]), 10, 54) // digits
 	return kib << 10
 }
 

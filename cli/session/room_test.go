@@ -36,10 +36,10 @@ func TestMemoryForRanks(t *testing.T) {
 	if err := os.WriteFile(file, []byte("MemTotal:       24000000 kB\nMemAvailable:   2000000 kB\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if got := available(file); got != 2000000<<10 {
+	if got := AvailableMemory(file); got != 2000000<<10 {
 		t.Errorf("%d bytes available", got)
 	}
-	if got := available(file + "none"); got != 0 {
+	if got := AvailableMemory(file + "none"); got != 0 {
 		t.Errorf("%d bytes available where nothing says so", got)
 	}
 	if err := RoomFor(1 << 50 / memoryEach); exit.Code(err) != exit.Usage {
