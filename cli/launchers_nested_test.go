@@ -29,23 +29,22 @@ func TestLaunchersNested(t *testing.T) {
 		want    string
 		code    int
 	}{
-		"MPICH in a pmix step":         {"srun --quiet --mpi=pmix -n 1 " + hydra + "RINGCLI", "# OK: 3 ranks", exit.OK},
-		"MPICH in a pmi2 step":         {"srun --quiet --mpi=pmi2 -n 1 " + hydra + "RINGCLI", "# OK: 3 ranks", exit.OK},
-		"Open MPI where RANK is left":  {"RANK=0 WORLD_SIZE=1 " + openmpi + "RINGCLI", "# OK: 3 ranks", exit.OK},
-		"MPICH where RANK is left":     {"RANK=0 WORLD_SIZE=1 MASTER_ADDR=127.0.0.1 MASTER_PORT=7 " + hydra + "RINGCLI", "# OK: 3 ranks", exit.OK},
+		"MPICH in a pmix step":         {"srun --quiet --mpi=pmix -n 1 " + hydra + "RINGCLI", ": 3 ranks, ", exit.OK},
+		"MPICH in a pmi2 step":         {"srun --quiet --mpi=pmi2 -n 1 " + hydra + "RINGCLI", ": 3 ranks, ", exit.OK},
+		"Open MPI where RANK is left":  {"RANK=0 WORLD_SIZE=1 " + openmpi + "RINGCLI", ": 3 ranks, ", exit.OK},
+		"MPICH where RANK is left":     {"RANK=0 WORLD_SIZE=1 MASTER_ADDR=127.0.0.1 MASTER_PORT=7 " + hydra + "RINGCLI", ": 3 ranks, ", exit.OK},
 		"a step where RANK is left":    {"RANK=0 WORLD_SIZE=1 srun --quiet --mpi=none -n 2 RINGCLI", "two launchers' variables disagree", exit.Usage},
-		"a smaller step":               {"salloc --quiet -n 4 srun --quiet --overcommit --preserve-env -n 2 RINGCLI", "# OK: 2 ranks", exit.OK},
+		"a smaller step":               {"salloc --quiet -n 4 srun --quiet --overcommit --preserve-env -n 2 RINGCLI", ": 2 ranks, ", exit.OK},
 		"an allocation without a step": {"salloc --quiet -n 2 RINGCLI", "run `srun ringcli ...`", exit.Usage},
 		"a batch script":               {"sbatch --quiet --wait -n 2 --output=" + out + " --wrap 'RINGCLI'; code=$?; cat " + out + "; exit $code", "run `srun ringcli ...`", exit.Usage},
-		"a step in a batch script":     {"sbatch --quiet --wait -n 2 --output=" + out + " --wrap 'srun --overcommit RINGCLI'; code=$?; cat " + out + "; exit $code", "# OK: 2 ranks", exit.OK},
-		"mpirun in a batch script":     {"sbatch --quiet --wait -n 2 --output=" + out + " --wrap '" + hydra + "RINGCLI'; code=$?; cat " + out + "; exit $code", "# OK: 3 ranks", exit.OK},
+		"mpirun in a batch script":     {"sbatch --quiet --wait -n 2 --output=" + out + " --wrap '" + hydra + "RINGCLI'; code=$?; cat " + out + "; exit $code", ": 3 ranks, ", exit.OK},
 		"MPICH with -pmi-port":         {"mpirun.mpich -launcher fork -pmi-port -np 2 RINGCLI", "start the ranks without -pmi-port", exit.Usage},
 		"variables that sudo drops":    {"mpirun.mpich -launcher fork -np 2 env -i PATH=$PATH HOME=/tmp " + asProgram + "=1 RINGCLI", "no launcher has started this process", exit.Usage},
 	} {
 		t.Run(name, func(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
-			words := strings.ReplaceAll(c.command, "RINGCLI", self+" connect --check --device shm:0")
+			words := strings.ReplaceAll(c.command, "RINGCLI", self+" connect --device shm:0 -c status")
 			shell := exec.CommandContext(ctx, "sh", "-c", words)
 			shell.Env = append(os.Environ(), "RINGCLI_DEVICE=", "RINGCLI_TIMEOUT=60s", "TMPDIR="+shortDir(t), asProgram+"=1")
 			shell.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}

@@ -215,8 +215,12 @@ func (c *Config) Get(name string) Value {
 	if v.Origin.Source > FromDefault {
 		return v
 	}
-	for _, s := range Settings {
-		if own := c.values[s.Name]; s.gives == name && own.Origin.Source > FromDefault {
+	for i := range Settings {
+		s := &Settings[i]
+		if s.gives != name {
+			continue
+		}
+		if own := c.values[s.Name]; own.Origin.Source > FromDefault {
 			v.Value, v.Origin = s.give(own.Value, c.values["slots"].Value.(int)), own.Origin
 		}
 	}

@@ -35,22 +35,26 @@ type Lexed struct {
 func Lex(text string) Lexed {
 	var (
 		l      Lexed
-		words  []string
-		word   strings.Builder
+		words  []string // of a command, and word: each is used again
+		word   []byte
 		inWord bool
+		from   int // where the word begins
 		begin  = true // of a command
 		line   = 1
 	)
-	endWord := func() {
+	endWord := func(at int) {
 		if inWord {
-			words = append(words, word.String())
-			word.Reset()
-			inWord = false
+			text := text[from:at]
+			if len(word) < len(text) { // it was quoted
+				text = string(word)
+			}
+			words = append(words, text)
+			word, inWord = word[:0], false
 		}
 	}
-	endCommand := func(job bool) {
-		if endWord(); len(words) > 0 {
-			l.Commands, words = append(l.Commands, Command{words, job}), nil
+	endCommand := func(at int, job bool) {
+		if endWord(at); len(words) > 0 {
+			l.Commands, words = append(l.Commands, Command{slices.Clone(words), job}), words[:0]
 		} else if job {
 			l.Nothing = true
 		}
@@ -61,14 +65,14 @@ func Lex(text string) Lexed {
 		c := text[i]
 		switch {
 		case c == ' ' || c == '\t' || c == '\r':
-			endWord()
+			endWord(i)
 			continue
 		case c == '\n' || c == ';':
-			endCommand(false)
+			endCommand(i, false)
 			line += strings.Count(text[i:i+1], "\n")
 			continue
 		case c == '&' && (i+1 == len(text) || strings.IndexByte(" \t\r\n;#", text[i+1]) >= 0):
-			endCommand(true)
+			endCommand(i, true)
 			continue
 		case c == '#' && !inWord:
 			for i+1 < len(text) && text[i+1] != '\n' {
@@ -84,14 +88,16 @@ func Lex(text string) Lexed {
 			l.starts = append(l.starts, i)
 			begin = false
 		}
-		inWord = true
+		if !inWord {
+			inWord, from = true, i
+		}
 		switch c {
 		case '\\':
 			if i++; i == len(text) {
 				l.Open, l.OpenLine = c, line
 				break
 			}
-			word.WriteByte(text[i])
+			word = append(word, text[i])
 		case '\'', '"':
 			opened := line
 			for i++; i < len(text) && text[i] != c; i++ {
@@ -99,16 +105,16 @@ func Lex(text string) Lexed {
 					i++
 				}
 				line += strings.Count(text[i:i+1], "\n")
-				word.WriteByte(text[i])
+				word = append(word, text[i])
 			}
 			if i >= len(text) {
 				l.Open, l.OpenLine = c, opened
 			}
 		default:
-			word.WriteByte(c)
+			word = append(word, c)
 		}
 	}
-	endCommand(false)
+	endCommand(len(text), false)
 	return l
 }
 

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"math/bits"
 	"os"
+	"sync"
+	"time"
 
 	"ringcli/cli/exit"
 	"ringcli/cli/procfs"
@@ -11,10 +13,33 @@ import (
 	"ringcli/configs/codes"
 )
 
+// memoryAge is for how long a reading of the available memory serves: each of thousands of lines
+// of a script is checked against it, and a reading costs more than all else of the check.
+const memoryAge = 100 * time.Millisecond
+
+// lastMemory is the last reading of the available memory.
+var lastMemory struct {
+	sync.Mutex
+	at    time.Time
+	bytes uint64
+	known bool
+}
+
+// availableMemory is procfs.AvailableMemory of this machine, read ten times a second at most.
+func availableMemory() (bytes uint64, known bool) {
+	lastMemory.Lock()
+	defer lastMemory.Unlock()
+	if time.Since(lastMemory.at) >= memoryAge {
+		lastMemory.bytes, lastMemory.known = procfs.AvailableMemory(os.DirFS("/"))
+		lastMemory.at = time.Now()
+	}
+	return lastMemory.bytes, lastMemory.known
+}
+
 // CheckMemory refuses buffers that the machine cannot hold before anything is
 // allocated: so many bytes each, so many per rank, so many ranks here.
 func CheckMemory(bytes uint64, buffers, ranks int) error {
-	available, known := procfs.AvailableMemory(os.DirFS("/"))
+	available, known := availableMemory()
 	if !known {
 		return nil
 	}

@@ -8,11 +8,12 @@ import (
 	"ringcli/configs"
 )
 
-// Table is the command table. It is made once, and only read then.
+// Table is the command table. It is made once; only the flags that lines use change then.
 type Table struct {
 	Rows []Row // in the order of help
 	// completions are what flags complete to, by the name that their declaration gives.
 	completions map[string]completion
+	flags       lineFlags
 }
 
 // NewTable returns an empty table, which knows the completions that need no room.

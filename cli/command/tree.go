@@ -82,15 +82,20 @@ func (t *Table) cobraCommand(c Row, run RunFunc) *cobra.Command {
 			return run(cmd.Context(), c, Call{Name: c.Name, Flags: cmd.Flags(), Args: args, Table: t, Tree: cmd.Root()})
 		},
 	}
-	cmd.Flags().SortFlags = false
-	cmd.Flags().SetInterspersed(!c.Verbatim)
+	c.declare(cmd.Flags())
+	return cmd
+}
+
+// declare declares the command's flags in a set that is empty.
+func (c Row) declare(fs *pflag.FlagSet) {
+	fs.SortFlags = false
+	fs.SetInterspersed(!c.Verbatim)
 	if c.Flags != nil {
-		c.Flags(cmd.Flags())
+		c.Flags(fs)
 	}
 	if len(c.Settings) > 0 {
-		configs.AddFlags(cmd.Flags(), c.Settings...)
+		configs.AddFlags(fs, c.Settings...)
 	}
-	return cmd
 }
 
 // flagError is pflag's message in one line, and with what was expected in place

@@ -240,12 +240,10 @@ func mayFollowAt(own netip.Addr) error {
 
 // obey runs the leader's command. Its outcome is the leader's to report.
 func obey(ctx context.Context, s *session.Session, t *command.Table, words []string) error {
-	root := t.LineTree(s.Stdout, func(ctx context.Context, c command.Row, call command.Call) error {
+	return t.RunLine(ctx, s.Stdout, words, false, func(ctx context.Context, c command.Row, call command.Call) error {
 		s.Member.Command = c.Name
 		s.Does(c.Name)
 		defer s.Does("")
 		return together(ctx, s, s.Together(func() error { return c.Run(ctx, s, call) }))
 	})
-	root.SetArgs(words)
-	return root.ExecuteContext(ctx)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"strconv"
 	"strings"
 	"time"
 
@@ -17,61 +18,47 @@ import (
 	"ringcli/repl"
 )
 
-// each runs the commands of a script, one after the other. failed is
-// told each failure; it returns what to end with if nothing worse comes, or nil to end now.
-func each(ctx context.Context, t *command.Table, script string, w io.Writer, run command.RunFunc, failed func(error) (kept error)) error {
+// Check refuses a script with a mistake before a ring is brought up for
+// it. A command that stands in it again is checked once.
+func Check(ctx context.Context, s *session.Session, t *command.Table, script string, ranksHere int) error {
 	commands, err := Split(script)
 	if err != nil {
 		return err
 	}
-	worst := error(nil)
+	var key []byte
+	checked := map[string]bool{}
 	for _, each := range commands {
-		root := t.LineTree(w, func(ctx context.Context, c command.Row, call command.Call) error {
-			call.Text = strings.Join(each.Words, " ")
-			if each.Job {
-				call.Job = call.Text
-			}
-			return run(ctx, c, call)
-		})
-		root.SetArgs(each.Words)
-		err := root.ExecuteContext(ctx)
-		if p, is := w.(*render.Pager); is {
-			err = errors.Join(err, p.Show(ctx))
+		key = strconv.AppendBool(key[:0], each.Job)
+		for _, word := range each.Words {
+			key = strconv.AppendQuote(key, word)
 		}
-		switch {
-		case errors.Is(err, exit.ErrQuit):
-			return worst
-		case err == nil:
+		if checked[string(key)] {
 			continue
-		case failed == nil:
+		}
+		checked[string(key)] = true
+		err := t.RunLine(ctx, io.Discard, each.Words, false, func(ctx context.Context, c command.Row, call command.Call) error {
+			return check(ctx, s, c, call, each.Job, ranksHere)
+		})
+		if err != nil {
 			return err
 		}
-		kept := failed(err)
-		if kept == nil {
-			return err
-		}
-		worst = exit.Graver(worst, kept)
 	}
-	return worst
+	return nil
 }
 
-// Check refuses a script with a mistake before a ring is brought up for
-// it.
-func Check(ctx context.Context, s *session.Session, t *command.Table, script string, ranksHere int) error {
-	return each(ctx, t, script, io.Discard, func(ctx context.Context, c command.Row, call command.Call) error {
-		if c.Typed {
-			return noShell(c)
+func check(ctx context.Context, s *session.Session, c command.Row, call command.Call, job bool, ranksHere int) error {
+	if c.Typed {
+		return noShell(c)
+	}
+	if job {
+		if err := c.Background(false); err != nil {
+			return err
 		}
-		if call.Job != "" {
-			if err := c.Background(false); err != nil {
-				return err
-			}
-		}
-		if c.Check == nil {
-			return nil
-		}
-		return c.Check(ctx, s, call, ranksHere)
-	}, nil)
+	}
+	if c.Check == nil {
+		return nil
+	}
+	return c.Check(ctx, s, call, ranksHere)
 }
 
 // Run runs a script, or a line of the shell. The first command that fails ends it, but for a
@@ -93,26 +80,58 @@ func Run(ctx context.Context, s *session.Session, t *command.Table, script strin
 	return err
 }
 
+// runLines runs the commands of a script, one after the other, and returns the gravest failure
+// of those that it goes on after.
 func runLines(ctx context.Context, s *session.Session, t *command.Table, script string) error {
+	commands, err := Split(script)
+	if err != nil {
+		return err
+	}
 	w := s.Stdout
 	if s.Pager != nil {
 		w = s.Pager
 	}
-	return each(ctx, t, script, w, func(ctx context.Context, c command.Row, call command.Call) error {
-		return perform(ctx, s, c, call)
-	}, func(err error) error {
-		switch code := exit.Code(err); {
-		case s.KeepGoing && ctx.Err() == nil && !exit.IsUsers(err):
-			failure.Report(s, "script", err, code)
-			if s.Ring != nil && s.Ring.Failed() { // of which the ranks of the next one need not hear
-				return exit.Sharedf(code, "%w", exit.Reported(err))
+	worst := error(nil)
+	for _, each := range commands {
+		err := t.RunLine(ctx, w, each.Words, each.Job, func(ctx context.Context, c command.Row, call command.Call) error {
+			call.Text = strings.Join(each.Words, " ")
+			if each.Job {
+				call.Job = call.Text
 			}
-			return exit.Reported(err)
-		case code == exit.Warning:
+			return perform(ctx, s, c, call)
+		})
+		if s.Pager != nil {
+			err = errors.Join(err, s.Pager.Show(ctx))
+		}
+		switch {
+		case errors.Is(err, exit.ErrQuit):
+			return worst
+		case err == nil:
+			continue
+		}
+		kept := keptGoing(ctx, s, err)
+		if kept == nil {
 			return err
 		}
-		return nil
-	})
+		worst = exit.Graver(worst, kept)
+	}
+	return worst
+}
+
+// keptGoing tells of a failure that a script goes on after, and returns what the script ends
+// with if nothing worse comes; nil ends it now.
+func keptGoing(ctx context.Context, s *session.Session, err error) error {
+	switch code := exit.Code(err); {
+	case s.KeepGoing && ctx.Err() == nil && !exit.IsUsers(err):
+		failure.Report(s, "script", err, code)
+		if s.Ring != nil && s.Ring.Failed() { // of which the ranks of the next one need not hear
+			return exit.Sharedf(code, "%w", exit.Reported(err))
+		}
+		return exit.Reported(err)
+	case code == exit.Warning:
+		return err
+	}
+	return nil
 }
 
 // perform runs one command of a line, or starts it.
