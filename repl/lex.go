@@ -38,7 +38,7 @@ func Lex(text string) Lexed {
 		words  []string // of a command, and word: each is used again
 		word   []byte
 		inWord bool
-		from   int // where the word begins
+		from   int    // where the word begins
 		begin  = true // of a command
 		line   = 1
 	)
