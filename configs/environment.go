@@ -18,10 +18,10 @@ func checkVariables(environ []string) error {
 	slices.Sort(environ)
 	for _, entry := range environ {
 		name, _, _ := strings.Cut(entry, "=")
-		if strings.HasPrefix(name, envPrefix) && variable(name) != "" && !slices.Contains(known, name) &&
-			!(inKubernetes() && serviceName.MatchString(name)) {
-			return fmt.Errorf("%w: unknown variable %s, the nearest known is %s", ErrInvalid, name, nearest(name, known))
+		if !strings.HasPrefix(name, envPrefix) || variable(name) == "" || inKubernetes() && serviceName.MatchString(name) || slices.Contains(known, name) {
+			continue
 		}
+		return fmt.Errorf("%w: unknown variable %s, the nearest known is %s", ErrInvalid, name, nearest(name, known))
 	}
 	return nil
 }
