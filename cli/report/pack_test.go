@@ -82,7 +82,7 @@ func packed(t *testing.T, a About) []byte {
 func TestGoldenNames(t *testing.T) {
 	dir := t.TempDir()
 	links, binary := filepath.Join(dir, "links.json"), filepath.Join(dir, "core.gz")
-	if err := errors.Join(os.WriteFile(links, []byte(`{"password":"hunter2"}`), 0o600), os.WriteFile(binary, []byte{0x1f, 0x8b, 0xff}, 0o600)); err != nil {
+	if err := errors.Join(os.WriteFile(links, []byte(`{"password":["hunter2",{"x":"hunter2"}],"env":[{"name":"DB_PWD","value":"hunter2"}]}`), 0o600), os.WriteFile(binary, []byte{0x1f, 0x8b, 0xff}, 0o600)); err != nil {
 		t.Fatal(err)
 	}
 	a := wellKept(t)
@@ -95,7 +95,7 @@ func TestGoldenNames(t *testing.T) {
 			t.Errorf("the manifest says nothing of %s\n%s", name, list)
 		}
 	}
-	for _, want := range []string{"a title\n", "results/core.gz          it is no text", "results/2-links.json     1 by the rule name", "variables that do not begin with"} {
+	for _, want := range []string{"a title\n", "results/core.gz          it is no text", "results/2-links.json     1 by the rule name, 1 by the rule pair", "variables that do not begin with"} {
 		if !strings.Contains(list, want) {
 			t.Errorf("the manifest does not say %q\n%s", want, list)
 		}
@@ -104,6 +104,9 @@ func TestGoldenNames(t *testing.T) {
 		if strings.Contains(text, "hunter2") {
 			t.Errorf("a secret is in %s", name)
 		}
+	}
+	if text, want := files["r/results/links.json"], `{"password":"[left out: name]","env":[{"name":"DB_PWD","value":"[left out: pair]"}]}`; text != want {
+		t.Errorf("links.json: %s: expected %s", text, want)
 	}
 	if text := files["r/doctor.json"]; !strings.Contains(text, `"verdict":"WARN"`) {
 		t.Errorf("doctor.json: %s", text)

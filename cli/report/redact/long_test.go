@@ -14,14 +14,12 @@ func TestLongLines(t *testing.T) {
 	for _, part := range []string{
 		"a=b,pass ", `password="a" `, "sshpass curl -u 'a' ", "mysql -pA ", `"name":"password","value":"x",`, "<a pass ", "<value>x</value>name=token ",
 		"token", "token: ", "data > value pass ", "[", `{"a":`, `"`, "password=(", `password=\"`, "-----BEGIN PRIVATE KEY-----", "https://a:b", "eyJaaaaaaaa.",
-		"bearer of ", "password is not ", "--password -- ", "user password ", "password for ", "token(", "$1$", ringSecret, ringSecret[:len(ringSecret)-1], "5f",
+		"bearer of ", "password is not ", "--password -- ", "user password ", "password for ", "token(", "$1$", ringSecret, ringSecret[:len(ringSecret)-1], "5f", "password=(\n", "data: x\npass: yes\n",
 	} {
-		for _, separator := range []string{"", "\n", "\n  "} {
-			begun := time.Now()
-			r.Text([]byte(strings.Repeat(part+separator, long/len(part+separator))))
-			if took := time.Since(begun); took > promptly {
-				t.Errorf("%q, then %q: %v for %d bytes", part, separator, took, long)
-			}
+		begun := time.Now()
+		r.Text([]byte(strings.Repeat(part, long/len(part))))
+		if took := time.Since(begun); took > promptly {
+			t.Errorf("%q: %v for %d bytes", part, took, long)
 		}
 	}
 }

@@ -51,7 +51,7 @@ var (
 		`^/(?:etc|var|root|home|run|opt|usr|tmp|mnt|proc|dev|sys)/[\w./-]*$`)
 	workingDir = pattern(`^/[\w./@:+~-]*$`)
 	// prose are what sentences about a secret go on with.
-	prose = pattern(`^[=:]|^(?i:not|no|missing|required|needed|set|unset|wrong|invalid|hidden|empty|expired|given|optional|too|shorter|longer|in|at|of|on|read|a|an|the|held|passed|taken|refused|tokens?|auth\w*|realm\W.*|used|by|with|for|from)(?:[ ,.;:]|$)`)
+	prose = pattern(`^[=:]|^\[left out: [a-z ]+\](?:[ ,.;]|$)|^(?i:not|no|missing|required|needed|set|unset|wrong|invalid|hidden|empty|expired|given|optional|too|shorter|longer|in|at|of|on|read|a|an|the|held|passed|taken|refused|tokens?|auth\w*|realm\W.*|used|by|with|for|from)(?:[ ,.;:]|$)`)
 	// pairName and pairValue are the two members of a pair of a name and a value.
 	pairName   = pattern(`(?i)\b(?:variable[ \t]+"|(?:name|key|variable|var|field|header|option|param|parameter|property|setting|type|id)\\*["']?[ \t]*[:=>][ \t]*\\*["']?)([\w.:/ -]{1,80}?)\\*["']?[ \t\r]*(?:[,<}/]|["'][ \t]|["']?>|[ \t]\w+[:=]|[ \t]\{|$)`)
 	isPairName = pattern(`^(?i:name|key|variable|var|field|header|option|param|parameter|property|setting|type|id)$`)

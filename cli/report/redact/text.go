@@ -16,7 +16,7 @@ type text struct {
 }
 
 func (r *Redactor) text(b []byte, depth int) []byte {
-	if clean, n := r.secrets.replace(b, marker(tokenRule)); n > 0 {
+	if _, n := r.secrets.replace(b, ""); n > 0 {
 		// A line of JSON stays one: it is redacted first.
 		var out []byte
 		for line := range bytes.Lines(b) {
@@ -25,9 +25,8 @@ func (r *Redactor) text(b []byte, depth int) []byte {
 			}
 			out = append(out, line...)
 		}
-		clean, n = r.secrets.replace(out, marker(tokenRule))
+		b, n = r.secrets.replace(out, marker(tokenRule))
 		r.count(tokenRule, n)
-		b = clean
 	}
 	marks := r.hints.marks(b)
 	if marks == 0 && !bytes.ContainsAny(b, "{[") {
