@@ -163,9 +163,11 @@ func finish(t *testing.T, args ...string) (code int, stdout, stderr string) {
 
 // reported returns what a process reported as its error. Warnings of the trace,
 // such as of a peer that hung up in the middle of a greeting, are left out.
-func reported(p *process) string {
+func reported(p *process) string { return reportedIn(p.stderr.String()) }
+
+func reportedIn(stderr string) string {
 	var b strings.Builder
-	for line := range strings.Lines(p.stderr.String()) {
+	for line := range strings.Lines(stderr) {
 		if strings.HasPrefix(line, "ringcli: ") {
 			b.WriteString(line)
 		}

@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"ringcli/configs/usage"
 	"ringcli/verbs"
@@ -234,9 +236,23 @@ func TestLimits(t *testing.T) {
 // A port that is down is named with what to do.
 func TestPortDown(t *testing.T) {
 	d := newOdd(t, &oddDevice{port: func(a *verbs.PortAttr) { a.State = verbs.PortDown }})
-	r := newRings(t, 1, func(_ int, o *Options) { o.Device = d.name })[0]
+	r := newRings(t, 1, func(_ int, o *Options) { o.Device, o.Timeout = d.name, 300*time.Millisecond })[0]
 	if err := r.Open(t.Context()); usage.Is(err) || !strings.Contains(textOf(err), "is DOWN: expected ACTIVE") {
 		t.Errorf("%v: expected the port to be named, and no usage", err)
+	}
+}
+
+// A port that becomes ACTIVE after the start is waited for.
+func TestPortThatBecomesActive(t *testing.T) {
+	var looks atomic.Int32
+	d := newOdd(t, &oddDevice{port: func(a *verbs.PortAttr) {
+		if looks.Add(1) < 5 {
+			a.State = verbs.PortInit
+		}
+	}})
+	r := newRings(t, 1, func(_ int, o *Options) { o.Device = d.name })[0]
+	if err := r.Open(t.Context()); err != nil || looks.Load() < 5 {
+		t.Errorf("%v after %d looks: expected the device when its port is ACTIVE", err, looks.Load())
 	}
 }
 

@@ -173,7 +173,7 @@ func (ds *devices) exclude(d *Device) error {
 // openExpected opens the devices that the edges to the neighbours will most likely use:
 // Exchange, in which the neighbours say where they are, has the last word. A
 // neighbour whose address is one of this machine will be on it.
-func (ds *devices) openExpected(ctx context.Context) error {
+func (ds *devices) openExpected() error {
 	r := ds.r
 	ds.events.Forget(true)
 	own := r.opts.Locality()
@@ -198,7 +198,7 @@ func (ds *devices) openExpected(ctx context.Context) error {
 	}
 	var chosen [2]edgeDevice
 	for side, c := range expected {
-		d, err := device.AwaitCarrier(ctx, func() (*Device, error) { return ds.on(c.HostLocal, network...) })
+		d, err := ds.on(c.HostLocal, network...)
 		if err != nil {
 			return err
 		}

@@ -19,10 +19,13 @@ func (r *Ring) Open(ctx context.Context) error {
 				err = errors.Join(err, r.release(StateNew))
 			}
 		}()
-		if r.addrs, err = hosts.Resolve(ctx, r.nodes); err != nil {
+		if err := r.untilUp(ctx, func() (err error) {
+			if r.addrs, err = hosts.Resolve(ctx, r.nodes); err != nil {
+				return err
+			}
+			r.local, err = locality.Address(r.nodes, r.addrs, r.rank, locality.IsLocal, route.Source)
 			return err
-		}
-		if r.local, err = locality.Address(r.nodes, r.addrs, r.rank, locality.IsLocal, route.Source); err != nil {
+		}); err != nil {
 			return err
 		}
 		r.beside.Store(r.findBeside())
@@ -31,21 +34,19 @@ func (r *Ring) Open(ctx context.Context) error {
 			return err
 		}
 		r.change(func() { r.affinity = affinity })
-		control, err := bootstrap.Open(ctx, bootstrap.Config{
-			List: r.nodes, Rank: r.rank, Names: r.names, Addrs: r.addrs, Bind: locality.Bind(r.nodes, r.addrs, r.rank, locality.IsLocal),
-			Death: r.opts.Death, Silence: r.opts.Silence, Moved: r.movedWith,
-			OnFailure: func(v *Verdict) { r.setFailed(v); r.settle(v) }, Answer: r.answer, ByHand: r.opts.ByHand,
-			Whole: r.whole, Without: r.opts.Without, Decision: r.opts.Decision, Follows: r.opts.Follows,
-			History: r.opts.History, Waits: r.opts.Waits, Token: r.opts.Token, Listen: r.opts.Listen, Dial: r.opts.Dial,
-		})
-		if err != nil {
+		var control *bootstrap.Control
+		listen := func() (err error) {
+			control, err = bootstrap.Open(ctx, r.controlConfig())
+			return err
+		}
+		if err := r.untilUp(ctx, listen); err != nil {
 			return err
 		}
 		r.change(func() { r.control = control })
 		if err := r.Inject(r.opts.Inject); err != nil {
 			return err
 		}
-		if err := r.devices.openExpected(ctx); err != nil {
+		if err := r.untilUp(ctx, r.devices.openExpected); err != nil {
 			return err
 		}
 		r.mu.Lock()
@@ -55,4 +56,15 @@ func (r *Ring) Open(ctx context.Context) error {
 		}
 		return nil
 	})
+}
+
+// controlConfig is what the control ring is opened with.
+func (r *Ring) controlConfig() bootstrap.Config {
+	return bootstrap.Config{
+		List: r.nodes, Rank: r.rank, Names: r.names, Addrs: r.addrs, Bind: locality.Bind(r.nodes, r.addrs, r.rank, locality.IsLocal),
+		Death: r.opts.Death, Silence: r.opts.Silence, Moved: r.movedWith,
+		OnFailure: func(v *Verdict) { r.setFailed(v); r.settle(v) }, Answer: r.answer, ByHand: r.opts.ByHand,
+		Whole: r.whole, Without: r.opts.Without, Decision: r.opts.Decision, Follows: r.opts.Follows,
+		History: r.opts.History, Waits: r.opts.Waits, Token: r.opts.Token, Listen: r.opts.Listen, Dial: r.opts.Dial,
+	}
 }

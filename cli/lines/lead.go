@@ -51,33 +51,44 @@ func together(ctx context.Context, s *session.Session, err error) error {
 	return s.Member.Agree(ctx, err)
 }
 
-// leaderTick is the pause between two looks for a leader whose ring has failed.
+// leaderTick is the pause between two looks for a leader while no ring shows it.
 const leaderTick = 250 * time.Millisecond
 
-// errLeaderEnded ends the wait for a leader's next ring.
-var errLeaderEnded = errors.New("the leader has ended")
+// leaderWatch limits a follower's waits for a ring to its leader's life, and so long after.
+type leaderWatch struct {
+	history *bootstrap.History
+	after   time.Duration
+	since   time.Time // the leader is missing; zero while it lives
+}
 
-// whileLives limits a wait for the next ring to the leader's life, and so long after: the
-// process of rank 0 of the last one.
-func whileLives(ctx context.Context, leader *bootstrap.Vigil, after time.Duration) (context.Context, context.CancelFunc) {
+// limit returns a context that ends with a *bootstrap.Verdict on a leader that is missing.
+// The function that it returns ends the watch.
+func (w *leaderWatch) limit(ctx context.Context) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
+	done := make(chan struct{})
 	go func() {
-		for !leader.Ended(ctx) {
-			if Pause(ctx, leaderTick) != nil {
-				return
+		defer close(done)
+		for Pause(ctx, leaderTick) == nil {
+			v := w.history.Leader().Missing(ctx)
+			switch {
+			case v == nil:
+				w.since = time.Time{}
+				continue
+			case w.since.IsZero():
+				w.since = time.Now()
+			}
+			if time.Since(w.since) >= w.after {
+				cancel(v)
 			}
 		}
-		if Pause(ctx, after) == nil {
-			cancel(errLeaderEnded)
-		}
 	}()
-	return ctx, func() { cancel(nil) }
+	return ctx, func() { cancel(nil); <-done }
 }
 
 // Follow is `connect --follow`: it takes the leader's commands until the
 // leader ends, in one ring after the other. Where a ring has failed, the verdict on it is
 // what it ends with if no other comes. It waits for another leader for as long as retry after
-// one that has ended without saying so.
+// one that has ended, or is stopped, without saying so.
 func Follow(ctx context.Context, s *session.Session, t *command.Table, retry time.Duration) error {
 	if s.Config.Int("index") == 0 {
 		return exit.Usagef("--follow with index 0: expected another index; rank 0 leads")
@@ -91,19 +102,12 @@ func Follow(ctx context.Context, s *session.Session, t *command.Table, retry tim
 	if err := mayFollow(ctx, s); err != nil {
 		return err
 	}
-	var last error                 // why the last ring failed
-	var leader *bootstrap.Vigil    // whom it has followed
-	limited, end := ctx, func() {} // while that lives
-	defer func() { end() }()
+	var last error // why the last ring failed
+	watch := leaderWatch{history: &s.Place.History, after: retry}
 	for {
+		limited, end := watch.limit(ctx)
 		err := s.Join(limited, session.FollowerPatience)
-		ended := errors.Is(context.Cause(limited), errLeaderEnded) // asked before the next limit begins
-		if met := s.Place.History.Leader(); met != leader {
-			end()
-			if leader, limited, end = met, ctx, func() {}; err != nil { // all had met, and it failed before it was ready
-				limited, end = whileLives(ctx, leader, retry)
-			}
-		}
+		end()
 		if err != nil {
 			if group, ok := regrouped(err); ok {
 				if s.TakeUp(group) {
@@ -111,8 +115,8 @@ func Follow(ctx context.Context, s *session.Session, t *command.Table, retry tim
 				}
 				continue
 			}
-			if ctx.Err() == nil && ended {
-				return cmp.Or(last, errLeaderEnded)
+			if missing, ok := errors.AsType[*bootstrap.Verdict](context.Cause(limited)); ok && ctx.Err() == nil {
+				return leaderless(last, missing)
 			}
 			if ctx.Err() != nil || exit.Code(err) == exit.Usage {
 				return err
@@ -150,8 +154,20 @@ func Follow(ctx context.Context, s *session.Session, t *command.Table, retry tim
 		if err != nil && (v == nil || v.By != 0) { // else the leader has said it
 			tell("waiting for the leader to connect again: " + err.Error())
 		}
-		limited, end = whileLives(ctx, leader, retry)
 	}
+}
+
+// leaderless ends a follower whose leader is missing: with why its last ring failed, if it
+// has, and with what it waited for then, unless that is the same.
+func leaderless(last error, missing *bootstrap.Verdict) error {
+	v, ok := errors.AsType[*bootstrap.Verdict](last)
+	switch {
+	case last == nil:
+		return fmt.Errorf("waiting for the leader to connect: %w", missing)
+	case ok && v.Rank == missing.Rank && v.Kind == missing.Kind:
+		return last
+	}
+	return fmt.Errorf("%w; waiting for the leader to connect again: %w", last, missing)
 }
 
 // leftOut ends a follower that its leader goes on without. That is an order like the one to

@@ -6,33 +6,80 @@ import (
 	"fmt"
 	"net"
 	"syscall"
+	"time"
 
 	"ringcli/configs/codes"
 	"ringcli/configs/usage"
+	"ringcli/ring/bootstrap/calls"
+	"ringcli/trace"
 )
 
-// bind listens. If the port is taken it asks who is there: a node that was given
-// the same index is told, too.
+// predecessor is how long the process that this one replaces may take to give the port back: a
+// process that was killed is no zombie before its sockets are closed, but who starts the next
+// need not have waited for that, and one that ends by itself says goodbye first.
+const predecessor = time.Second
+
+// bind listens. If the port is taken, the holder may be about to end: bind tries again. Then it
+// asks who is there: a node that was given the same index is told, too. For a holder that does
+// not answer it waits until the context's deadline, unless Config.ByHand.
 func (c *Control) bind(ctx context.Context) (net.Listener, error) {
-	address := c.cfg.Bind.String()
-	ln, err := c.cfg.Listen(ctx, "tcp", address)
-	if err == nil {
-		return ln, nil
+	ln, err := c.bindWithin(ctx, predecessor)
+	if err == nil || !errors.Is(err, syscall.EADDRINUSE) {
+		return ln, err
 	}
-	if ctx.Err() != nil {
-		return nil, fmt.Errorf("listen on %s: %w", address, ctx.Err())
+	lives, held := c.heldBy(ctx)
+	if lives || c.cfg.ByHand || ctx.Err() != nil {
+		return nil, held
 	}
-	if !errors.Is(err, syscall.EADDRINUSE) {
-		code := codes.Permission
-		if errors.Is(err, syscall.EADDRNOTAVAIL) {
-			code = codes.AddressForeign
+	trace.Warn(trace.Bootstrap, "waiting for the port to be free: "+held.Error())
+	begun := time.Now()
+	if ln, err = c.bindWithin(ctx, 0); errors.Is(err, syscall.EADDRINUSE) {
+		return nil, fmt.Errorf("%w; waited for it to be free for %s", held, calls.Ago(time.Since(begun)))
+	}
+	return ln, err
+}
+
+// bindWithin tries to listen again and again while the port is taken, for so long, or until
+// the context's deadline if that is 0.
+func (c *Control) bindWithin(ctx context.Context, d time.Duration) (net.Listener, error) {
+	address, within := c.cfg.Bind.String(), ctx
+	if d > 0 {
+		var cancel context.CancelFunc
+		within, cancel = context.WithTimeout(ctx, d)
+		defer cancel()
+	}
+	for pause := dialPauseMin; ; pause = min(2*pause, dialPauseMax) {
+		ln, err := c.cfg.Listen(ctx, "tcp", address)
+		switch {
+		case err == nil:
+			return ln, nil
+		case errors.Is(err, syscall.EADDRINUSE):
+		case ctx.Err() != nil:
+			return nil, fmt.Errorf("listen on %s: %w", address, ctx.Err())
+		default:
+			code := codes.Permission
+			if errors.Is(err, syscall.EADDRNOTAVAIL) {
+				code = codes.AddressForeign
+			}
+			return nil, usage.Codedf(code, "listen on %s for rank %d: %w: expected an address of this machine and a port that it may use", address, c.rank, err)
 		}
-		return nil, usage.Codedf(code, "listen on %s for rank %d: %v: expected an address of this machine and a port that it may use", address, c.rank, err)
+		select {
+		case <-within.Done():
+			if errors.Is(ctx.Err(), context.Canceled) {
+				return nil, fmt.Errorf("listen on %s: %w", address, ctx.Err())
+			}
+			return nil, err
+		case <-time.After(pause):
+		}
 	}
-	at := c.holder()
-	ctx, cancel := context.WithTimeout(ctx, handshakeTimeout)
+}
+
+// heldBy asks who keeps this rank from its port, and tells whether that is a program that
+// answers, ringcli or another. It takes about a second, also after the context's deadline.
+func (c *Control) heldBy(ctx context.Context) (lives bool, held error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), probeTimeout)
 	defer cancel()
-	s, err := c.probe(ctx, c.rank, at, probe{})
+	s, err := c.probe(ctx, c.rank, c.holder(), probe{})
 	holder, code := "", codes.PortTaken
 	switch {
 	case err != nil:
@@ -44,7 +91,9 @@ func (c *Control) bind(ctx context.Context) (net.Listener, error) {
 	default:
 		holder = fmt.Sprintf("rank %d of another ring listens there%s (%s): end it, or give the entry another port (host:port)", s.Rank, everywhere(s.All), s.who())
 	}
-	return nil, usage.Codedf(code, "listen on %s for rank %d: the port is in use: %s", address, c.rank, holder)
+	told, ok := errors.AsType[*strangerError](err)
+	lives = s != nil || ok && told.other || errors.Is(err, usage.Err)
+	return lives, usage.Codedf(code, "listen on %s for rank %d: the port is in use: %s", c.cfg.Bind, c.rank, holder)
 }
 
 // tellTwin lets the holder of this rank's list entry know that a second node was

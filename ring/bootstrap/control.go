@@ -236,6 +236,9 @@ func Open(ctx context.Context, cfg Config) (*Control, error) {
 	}
 	c.life, c.end = context.WithCancelCause(context.Background())
 	c.live, c.kill = context.WithCancelCause(c.life)
+	if cfg.Follows && c.rank != 0 {
+		cfg.History.awaits(&Vigil{c: c})
+	}
 	c.running.Go(c.accept)
 	c.running.Go(c.keepTime)
 	if !isOwn(cfg.Addrs[c.neighbour(left)].Addr()) { // else no network lies between

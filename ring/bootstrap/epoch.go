@@ -19,7 +19,7 @@ type History struct {
 	last    uint32   // epoch, of any ring
 	epochs  []uint32 // guarded by mu, as last and below
 	callers []string // instances of neighbours in these
-	leader  *Vigil   // over rank 0 of the last of these
+	leader  *Vigil   // over rank 0 of the last of these, or of the first that is to come
 }
 
 // remembered bounds a History: more rings than a day of trying has.
@@ -72,8 +72,18 @@ func (h *History) met(leader *Vigil, instances ...string) {
 	h.leader, h.callers = leader, keep(h.callers, instances...)
 }
 
-// Leader looks after rank 0 of the last ring whose ranks have all met, also if it failed
-// before it was ready; nil if there was none.
+// awaits remembers who is to be rank 0 of the first ring.
+func (h *History) awaits(leader *Vigil) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.leader == nil {
+		h.leader = leader
+	}
+}
+
+// Leader watches rank 0 of the last ring whose ranks have all met, also if it failed before
+// it was ready. Before the first of these it watches who answers at rank 0's address, for a
+// Control that follows; nil is nobody.
 func (h *History) Leader() *Vigil {
 	h.mu.Lock()
 	defer h.mu.Unlock()

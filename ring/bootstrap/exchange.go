@@ -64,7 +64,7 @@ func (c *Control) connect(ctx context.Context, payloads [2]json.RawMessage) (err
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !c.sealed && !c.closed {
-		c.cfg.History.met(c.vigil(), c.connections[left].who.Instance, c.connections[right].who.Instance)
+		c.cfg.History.met(&Vigil{c: c, who: c.members[0]}, c.connections[left].who.Instance, c.connections[right].who.Instance)
 		c.running.Go(c.compareClocks)
 	}
 	c.sealed = true

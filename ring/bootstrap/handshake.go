@@ -241,12 +241,15 @@ func (c *Control) join(conn net.Conn, f *Frame, h hello) bool {
 		return false
 	}
 	c.mu.Lock()
+	c.awaitEnd(h.Instance)
 	old := c.connections[left]
 	var v *Verdict
 	busy, stale := "", false
 	switch {
 	case c.cfg.History.knows(h.Instance):
 		stale = true
+	case c.failure != nil && c.failure.Kind == KindLost && c.failure.Rank == f.Sender:
+		busy = "ends, since it has lost the process that the caller replaces"
 	case c.failure != nil && !c.sealed && !c.leaving:
 		v = c.failure // bring-up has failed: the caller is to know why
 	case c.leaving || c.failure != nil:
@@ -278,6 +281,26 @@ func (c *Control) join(conn net.Conn, f *Frame, h hello) bool {
 		c.reject(conn, f, rejection{Retry: true, Verdict: *c.verdict(KindMismatch, c.rank, "%s %s", c.name(c.rank), busy)})
 	}
 	return false
+}
+
+// awaitEnd waits, while the ring comes up, for the end of the left neighbour's connection if
+// another process calls as that neighbour: it may replace one that has just died. A host that
+// has started anew refuses the next heartbeat. It needs the lock, which it releases meanwhile.
+func (c *Control) awaitEnd(instance string) {
+	ctx, cancel := awake(c.live, handshakeTimeout/2) // the caller waits for as long as that twice
+	defer cancel()
+	for {
+		old, changed := c.connections[left], c.changed
+		if old == nil || old.ended || old.used || c.sealed || c.leaving || !old.goodbye.IsZero() || old.who.Instance == instance || ctx.Err() != nil {
+			return
+		}
+		c.mu.Unlock()
+		select {
+		case <-changed:
+		case <-ctx.Done():
+		}
+		c.mu.Lock()
+	}
 }
 
 func (c *Control) twins(rank int, a identity, aAddr net.Addr, b identity, bAddr net.Addr) *Verdict {
@@ -449,7 +472,8 @@ func (c *Control) ask(ctx context.Context, conn net.Conn, t Type, receiver, edge
 	case errors.Is(err, usage.Err):
 		return nil, nil, err
 	case err != nil:
-		return nil, nil, &strangerError{explain(conn, err, time.Since(start).Round(10*time.Millisecond))}
+		_, other := errors.AsType[*notFrameError](err)
+		return nil, nil, &strangerError{explain(conn, err, time.Since(start).Round(10*time.Millisecond)), other}
 	case f.Version != Version && f.Type != TypeReject:
 		return asked, f, versionError(f.Version)
 	}

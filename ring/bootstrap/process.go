@@ -1,11 +1,6 @@
 package bootstrap
 
 import (
-	"context"
-	"net"
-	"net/netip"
-	"time"
-
 	"ringcli/ring/bootstrap/kernel"
 	"ringcli/ring/bootstrap/verdict"
 )
@@ -42,45 +37,6 @@ func (i identity) look(own *identity, cpu *uint64) verdict.Process {
 		return verdict.ProcessRunning
 	}
 	return ""
-}
-
-// Vigil looks whether a rank's process lives on after its ring.
-type Vigil struct {
-	own, who identity
-	at       netip.AddrPort
-	dial     func(ctx context.Context, network, address string) (net.Conn, error)
-	since    time.Time // nobody has answered at its address since then
-}
-
-// vigil begins one over rank 0. It needs the lock.
-func (c *Control) vigil() *Vigil {
-	return &Vigil{own: c.self, who: c.members[0], at: c.cfg.Addrs[0], dial: c.cfg.Dial}
-}
-
-// absence is how long nobody may answer at the address of a process elsewhere: between two
-// rings a person may think.
-const absence = 30 * time.Second
-
-// Ended tells whether the process has ended: its host says so, where that is this one; else
-// nobody has answered at its address for half a minute. It takes at most a second.
-func (v *Vigil) Ended(ctx context.Context) bool {
-	if v.who.near(&v.own) {
-		s, ok := kernel.Read(v.who.PID)
-		return !ok || s.Start != v.who.Process.Start || s.State == 'Z' || s.State == 'X'
-	}
-	within, cancel := context.WithTimeout(ctx, probeTimeout)
-	defer cancel()
-	conn, err := v.dial(within, "tcp", v.at.String())
-	switch {
-	case err == nil:
-		_ = conn.Close()
-		v.since = time.Time{}
-	case ctx.Err() != nil || unreached(within, err) == "": // nobody was called
-		return false
-	case v.since.IsZero():
-		v.since = time.Now()
-	}
-	return !v.since.IsZero() && time.Since(v.since) > absence
 }
 
 // Process tells whether the process of a rank is stopped, gone, or lives, as the host that

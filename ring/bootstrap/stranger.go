@@ -56,7 +56,10 @@ func ownAddrs() func(netip.Addr) bool {
 }
 
 // strangerError is that a connection was made, and no frame came over it.
-type strangerError struct{ text string }
+type strangerError struct {
+	text  string
+	other bool // something else came: it is of another program, which lives
+}
 
 func (e *strangerError) Error() string { return e.text }
 

@@ -1,13 +1,11 @@
 package bootstrap
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"net"
 	"net/netip"
 	"strings"
-	"syscall"
 	"testing"
 )
 
@@ -41,29 +39,6 @@ func TestStrangersAreCountedByKind(t *testing.T) {
 	defer c.strangers.mu.Unlock()
 	if kinds := c.strangers.kinds; len(kinds) != 1 || kinds[0].count != callers-1 || kinds[0].what != "rank 0 at 10.0.0.3 has another list" {
 		t.Errorf("they are counted as %+v", kinds)
-	}
-}
-
-// A process elsewhere that could not be called, or was not asked to the end, has not ended
-// for that.
-func TestVigil(t *testing.T) {
-	t.Parallel()
-	canceled, cancel := context.WithCancel(t.Context())
-	cancel()
-	for name, c := range map[string]struct {
-		ctx    context.Context
-		err    error
-		absent bool
-	}{
-		"refused":        {t.Context(), syscall.ECONNREFUSED, true},
-		"no route":       {t.Context(), syscall.EHOSTUNREACH, true},
-		"no descriptors": {t.Context(), syscall.EMFILE, false},
-		"given up":       {canceled, context.Canceled, false},
-	} {
-		v := &Vigil{dial: func(context.Context, string, string) (net.Conn, error) { return nil, c.err }, at: netip.MustParseAddrPort("10.0.0.1:1")}
-		if v.Ended(c.ctx) || v.since.IsZero() == c.absent {
-			t.Errorf("%s: absent since %s: expected %t", name, v.since, c.absent)
-		}
 	}
 }
 

@@ -36,8 +36,8 @@ func Address(nodes []hosts.Node, addrs []netip.AddrPort, rank int, isLocal func(
 			loopback = a
 		}
 	}
-	if !loopback.IsValid() {
-		return loopback, codes.With(codes.Unreachable, fmt.Errorf("no route to any node of the list: %w", failure))
+	if failure != nil { // loopback leads to those that are here alone
+		return netip.Addr{}, codes.With(codes.Unreachable, fmt.Errorf("no route to another node of the list: %w", failure))
 	}
 	return loopback, nil
 }

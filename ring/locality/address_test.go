@@ -38,6 +38,7 @@ func TestLocalAddress(t *testing.T) {
 		{"a", 0, "127.0.0.1", "127.0.1.1:18600"},
 		{"a,a", 1, "127.0.0.1", "127.0.1.1:18601"},
 		{"v6", 0, "", ""},
+		{"a,v6", 0, "", ""}, // its own name leads to loopback, which does not lead to the other
 	} {
 		nodes, err := hosts.Parse(c.list, 18600)
 		if err != nil {

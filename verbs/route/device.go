@@ -148,14 +148,7 @@ func down(i net.Interface, which string) error {
 	case i.Flags&net.FlagUp == 0:
 		return verbs.OfKind(verbs.ErrPortDown, fmt.Errorf("%s is down: ip link set %s up", which, i.Name))
 	}
-	return verbs.OfKind(verbs.ErrPortDown, &CarrierError{which, i.Name})
-}
-
-// CarrierError is that an interface is up and has no carrier: it may be about to have one.
-type CarrierError struct{ which, netdev string }
-
-func (e *CarrierError) Error() string {
-	return fmt.Sprintf("%s is up and has no carrier: look at the cable and the switch's port (ip link show %s)", e.which, e.netdev)
+	return verbs.OfKind(verbs.ErrPortDown, fmt.Errorf("%s is up and has no carrier: look at the cable and the switch's port (ip link show %s)", which, i.Name))
 }
 
 // downInterface is an error if a name is that of a device in software whose interface is

@@ -203,7 +203,7 @@ func Resolve(ctx context.Context, nodes []Node) ([]netip.AddrPort, error) {
 				if ctx.Err() != nil {
 					return nil, fmt.Errorf("resolve %q, entry %d of the server list: %w", n.Host, i, ctx.Err())
 				}
-				return nil, usage.Codedf(codes.HostUnknown, "server list: entry %d, %q, cannot be resolved: %v: correct the name, or give the address", i, n.Host, err)
+				return nil, usage.Codedf(codes.HostUnknown, "server list: entry %d, %q, cannot be resolved: %w: correct the name, or give the address", i, n.Host, err)
 			}
 			known[n.Host] = a
 		}
