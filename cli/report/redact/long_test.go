@@ -12,11 +12,14 @@ import (
 func TestLongLines(t *testing.T) {
 	const short, times, most, others = 32 << 10, 8, 32, 5 * time.Second
 	r := New([][]byte{[]byte(ringSecret)})
-	for _, part := range []string{
+	for i, part := range []string{
 		"a=b,pass ", `password="a" `, "sshpass curl -u 'a' ", "mysql -pA ", `"name":"password","value":"x",`, "<a pass ", "<value>x</value>name=token ",
 		"token", "token: ", "data > value pass ", "[", `{"a":`, `"`, "password=(", `password=\"`, "-----BEGIN PRIVATE KEY-----", "https://a:b", "eyJaaaaaaaa.",
 		"bearer of ", "password is not ", "--password -- ", "user password ", "password for ", "token(", "$1$", ringSecret, ringSecret[:len(ringSecret)-1], "5f", "password=(\n", "data: x\npass: yes\n",
 	} {
+		if testing.Short() && i%4 > 0 {
+			continue
+		}
 		text := strings.Repeat(part, short/len(part))
 		measure := func(text string) time.Duration {
 			begun := time.Now()
