@@ -239,13 +239,13 @@ func (r *Rule) isNone(value []byte, more int) bool {
 }
 
 // longest is what may be harmless: it has no end if it is cut off.
-const longest = 256
+const longest = 128
 
 // isHarmless reports whether a value tells no secret.
 func (r *Rule) isHarmless(value []byte) bool {
 	value = value[:min(len(value), longest)]
-	return harmless().Match(bytes.TrimRight(value, " \t,;")) || r.not != nil && r.not.Match(value) ||
-		r.Name == "option" && bytes.HasPrefix(value, []byte("--"))
+	return r.not != nil && r.not.Match(value) || r.Name == "option" && bytes.HasPrefix(value, []byte("--")) ||
+		harmless().Match(bytes.TrimRight(value, " \t,;"))
 }
 
 // inPair reports whether a line of t.in, or one beside it that is indented as it is, has the
