@@ -5,12 +5,14 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"strconv"
 
 	"golang.org/x/sys/unix"
 
 	"ringcli/cli/exit"
 	"ringcli/configs/codes"
+	"ringcli/verbs/memory"
 )
 
 const (
@@ -26,12 +28,16 @@ const (
 
 // RoomFor refuses to go on where this process may not have the files that it opens in any
 // case, or the user not the threads of this process and of so many ranks: Go's runtime ends
-// a program that gets none with a dump. Nor does it where they had no memory: the kernel
-// would end one of them, or of somebody else's.
+// a program that gets none with a dump. It refuses, too, where a limit leaves this process too
+// little memory, and where the machine has none for the ranks: the kernel would end one of them,
+// or a process of somebody else.
 func RoomFor(ranks int) error {
 	var limit unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err == nil && limit.Cur < leastFiles {
 		return exit.Codedf(codes.Descriptors, "a process may have %d files open (`ulimit -n`): expected %d or more, or some more with many ranks or buffers", limit.Cur, leastFiles)
+	}
+	if err := memory.RoomForThreads(ThreadsEach + runtime.GOMAXPROCS(0)); err != nil {
+		return exit.Codedf(codes.Memory, "%w", err)
 	}
 	if free := AvailableMemory("/proc/meminfo"); free > 0 && uint64(ranks*memoryEach) > free {
 		return exit.Usagef("%d ranks take some %d MiB of memory: this machine has %d MiB available: expected %d ranks or fewer", ranks, ranks*memoryEach>>20, free>>20, free/memoryEach)
