@@ -1,10 +1,7 @@
 package cli
 
 import (
-	"errors"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"regexp"
 	"syscall"
 	"testing"
@@ -24,13 +21,8 @@ func TestTooFewThreads(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// dash says -p for -u. What another user may run, in a directory that it may enter. A
-	// process of its own writes it: one that a parallel test starts here would inherit the
-	// open file, and what somebody writes to cannot be run.
-	binary := filepath.Join(t.TempDir(), "ringcli")
-	if err := errors.Join(exec.Command("cp", self, binary).Run(), os.Chmod(filepath.Dir(filepath.Dir(binary)), 0o755)); err != nil {
-		t.Fatal(err)
-	}
+	// dash says -p for -u.
+	binary := forEverybody(t, self)
 	nobodys := uint32(60000 + os.Getpid()%5000) // a user without processes
 	for limit, want := range map[string]string{
 		"30": "^ringcli: this user may have 30 threads \\(`ulimit -u`\\) and has \\d+: 4 ranks need some \\d+ more: expected a higher limit or fewer ranks\n$",

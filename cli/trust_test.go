@@ -292,3 +292,33 @@ func TestSecurityNamesWhatIsRead(t *testing.T) {
 		}
 	}
 }
+
+// A file of the working directory does not take the place of a script that ringcli carries; a
+// path with a slash names the file.
+func TestACarriedScriptComesFirst(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "self-check"), []byte("version\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		args    []string
+		carried bool
+	}{
+		{[]string{"-f", "self-check"}, true},
+		{[]string{"-c", "source self-check"}, true},
+		{[]string{"-f", "./self-check"}, false},
+		{[]string{"-f", filepath.Join(dir, "self-check")}, false},
+	} {
+		p := program(t, append([]string{"local", "-n", "2"}, c.args...)...)
+		p.Dir = dir
+		p.start(t)
+		code, out := p.end(t, hung), p.stdout.String()
+		if code != exit.OK || strings.Contains(out, "all-reduce") != c.carried || strings.Contains(out, "platform") == c.carried {
+			t.Errorf("%q: exit code %d\n%s%s", c.args, code, out, &p.stderr)
+		}
+		if noted := strings.Contains(out, "./self-check is the file"); noted != c.carried {
+			t.Errorf("%q: it is noted: %v\n%s", c.args, noted, out)
+		}
+	}
+}

@@ -3,7 +3,6 @@ package configs
 import (
 	"embed"
 	"fmt"
-	"path"
 	"strings"
 )
 
@@ -27,7 +26,7 @@ func ScriptNames() []string {
 
 // Script returns an embedded script, one command a line: "self-check".
 func Script(name string) (string, error) {
-	text, err := scripts.ReadFile(path.Join("scripts", name+scriptSuffix))
+	text, err := scripts.ReadFile("scripts/" + name + scriptSuffix) // no Join: ./NAME is a file's path
 	if err != nil {
 		return "", fmt.Errorf("%w: no script %q, known are %s", ErrInvalid, name, strings.Join(ScriptNames(), ", "))
 	}

@@ -32,7 +32,7 @@ func ScriptFlags(fs *pflag.FlagSet) {
 func lineFlags(fs *pflag.FlagSet) {
 	fs.StringP("command", "c", "", "commands to run, separated by ';'")
 	command.Completes(fs, "command", "commands")
-	fs.StringP("file", "f", "", "a file of commands to run, one a line, or the name of a script that ringcli carries (-: standard input)")
+	fs.StringP("file", "f", "", "a file of commands to run, one a line, or the name of a script that ringcli carries, which comes first (./NAME: the file; -: standard input)")
 	command.Completes(fs, "file", "scripts")
 	fs.Bool("keep-going", false, "run the rest of the commands after one that failed; the exit code is that of the worst")
 }
@@ -74,7 +74,7 @@ func ReadScript(s *session.Session, fs *pflag.FlagSet) (string, error) {
 func textOf(s *session.Session, file string) (string, error) {
 	if file != "-" {
 		text, _, err := lines.ScriptOf(file)
-		return text, err
+		return text, errors.Join(err, lines.NoteHidden(s, file))
 	}
 	all, err := io.ReadAll(s.Stdin)
 	return string(all), err

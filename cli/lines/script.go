@@ -1,9 +1,12 @@
 package lines
 
 import (
+	"os"
 	"strings"
 
 	"ringcli/cli/exit"
+	"ringcli/cli/render"
+	"ringcli/cli/session"
 	"ringcli/configs"
 	"ringcli/repl"
 )
@@ -23,15 +26,24 @@ func Split(text string) ([]repl.Command, error) {
 	}
 }
 
-// ScriptOf reads a file of commands, or one that the binary carries, and returns the name
-// that it has among all.
+// ScriptOf returns a script of commands and the name that it has among all: one that the binary
+// carries, by its name, or a file. A carried script's name never means a file of the working
+// directory, which another user may have put there; ./NAME does.
 func ScriptOf(path string) (text, name string, err error) {
-	text, name, err = repl.ReadFile(path)
-	if err == nil {
-		return text, name, nil
-	}
 	if carried, unknown := configs.Script(path); unknown == nil {
 		return carried, path, nil
 	}
-	return "", "", exit.Usagef("%w: expected a readable file of commands, or one of %s", err, strings.Join(configs.ScriptNames(), ", "))
+	if text, name, err = repl.ReadFile(path); err != nil {
+		return "", "", exit.Usagef("%w: expected a readable file of commands, or one of %s", err, strings.Join(configs.ScriptNames(), ", "))
+	}
+	return text, name, nil
+}
+
+// NoteHidden says that a file is not run, since a carried script has its name.
+func NoteHidden(s *session.Session, path string) error {
+	_, unknown := configs.Script(path)
+	if _, err := os.Stat(path); unknown != nil || err != nil {
+		return nil
+	}
+	return s.Out.Note(render.Fair, "%s is the script that ringcli carries; ./%s is the file", path, path)
 }

@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"strconv"
 
 	"golang.org/x/sys/unix"
@@ -12,6 +13,7 @@ import (
 	"ringcli/cli/exit"
 	"ringcli/cli/procfs"
 	"ringcli/configs/codes"
+	"ringcli/verbs/memory"
 )
 
 const (
@@ -27,12 +29,16 @@ const (
 
 // RoomFor refuses to go on where this process may not have the files that it opens in any
 // case, or the user not the threads of this process and of so many ranks: Go's runtime ends
-// a program that gets none with a dump. Nor does it where they had no memory: the kernel
-// would end one of them, or of somebody else's.
+// a program that gets none with a dump. It refuses, too, where a limit leaves this process too
+// little memory, and where the machine has none for the ranks: the kernel would end one of them,
+// or a process of somebody else.
 func RoomFor(ranks int) error {
 	var limit unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err == nil && limit.Cur < leastFiles {
 		return exit.Codedf(codes.Descriptors, "a process may have %d files open (`ulimit -n`): expected %d or more, or some more with many ranks or buffers", limit.Cur, leastFiles)
+	}
+	if err := memory.RoomForThreads(ThreadsEach + runtime.GOMAXPROCS(0)); err != nil {
+		return exit.Codedf(codes.Memory, "%w", err)
 	}
 	if ranks > 0 {
 		if free, known := procfs.AvailableMemory(os.DirFS("/")); known && uint64(ranks)*memoryEach > free {

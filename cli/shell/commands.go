@@ -55,7 +55,7 @@ own flag comes first.`,
 		{
 			Name: "source", Group: command.GroupShell, Where: command.Line, Own: true, Lasts: true,
 			Summary: "Run the commands of a file, one a line",
-			Long:    "Runs the commands of a file, one a line, and stops at the first that fails. The\nname of a script that ringcli carries does, too. In -c and -f the files are\nchecked, with those that they name, before the ring is brought up.",
+			Long:    "Runs the commands of a file, one a line, and stops at the first that fails. The\nname of a script that ringcli carries comes first: ./NAME is the file. In -c and\n-f the files are checked, with those that they name, before the ring is brought up.",
 			Args:    "FILE", Files: true, Complete: completeScripts, CheckArgs: countArgs("source", 1, 1, "a file of commands"), Check: checkSource, Run: runSource,
 		},
 		{
@@ -314,6 +314,9 @@ func checkSource(ctx context.Context, s *session.Session, call command.Call, ran
 }
 
 func runSource(ctx context.Context, s *session.Session, call command.Call) error {
+	if err := lines.NoteHidden(s, call.Args[0]); err != nil {
+		return err
+	}
 	if s.Shell != nil {
 		text, name, err := lines.ScriptOf(call.Args[0])
 		if err != nil {

@@ -7,7 +7,6 @@ package memory
 import (
 	"fmt"
 	"math"
-	"os"
 	"sync/atomic"
 	"unsafe"
 
@@ -50,7 +49,7 @@ func newBlock(fd int, offset, n uint64, prot, flags int) (*Block, error) {
 	if !ok {
 		return nil, fmt.Errorf("more than an address space holds")
 	}
-	if err := room(size); err != nil {
+	if err := room(size, flags&unix.MAP_SHARED == 0); err != nil {
 		return nil, err
 	}
 	data, err := unix.Mmap(fd, int64(offset), int(size), prot, flags)
@@ -59,30 +58,6 @@ func newBlock(fd int, offset, n uint64, prot, flags int) (*Block, error) {
 	}
 	Live.Add(int64(len(data)))
 	return &Block{data: data, n: int(n)}, nil
-}
-
-// spare is the address space that Go's runtime is left with where that is limited, for its
-// heap to grow and for threads: it ends with a dump where it gets none.
-const spare = 192 << 20
-
-// room refuses what would leave too little of a limited address space.
-func room(size uint64) error {
-	var limit unix.Rlimit
-	if err := unix.Getrlimit(unix.RLIMIT_AS, &limit); err != nil || limit.Cur == unix.RLIM_INFINITY {
-		return nil
-	}
-	var pages uint64
-	statm, err := os.ReadFile("/proc/self/statm")
-	if err == nil {
-		_, err = fmt.Sscan(string(statm), &pages)
-	}
-	if err != nil { // without /proc nobody knows
-		return nil
-	}
-	if taken := pages * uint64(unix.Getpagesize()); taken+size+spare > limit.Cur {
-		return fmt.Errorf("the address space of a process is limited to %d MiB (`ulimit -v`), and this one has %d: %w", limit.Cur>>20, taken>>20, unix.ENOMEM)
-	}
-	return nil
 }
 
 // Addr, Len, Bytes and Free are as verbs.Memory has them.
