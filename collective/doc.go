@@ -38,8 +38,8 @@
 //
 // An operation with a root goes round the ring as a chain of neighbours, whose one chunk is
 // the whole vector, and otherwise along the algorithm's tree, turned so that it begins or ends
-// at the root, at whose part the order of operands is turned likewise (package reference has
-// it). Its ranks do not wait for all others: the root of a broadcast returns when its
+// at the root, and the order of operands is turned likewise, but under inbox and hierarchical
+// (package reference has it). Its ranks do not wait for all others: the root of a broadcast returns when its
 // vector is on its way, ahead of the others by as many messages as there are slots.
 //
 // A barrier returns on no rank before all have called it. It moves nothing: it is an
