@@ -1,12 +1,10 @@
 package reference
 
 import (
-	"bytes"
 	"fmt"
 	"testing"
 
 	"ringcli/collective/reduce"
-	"ringcli/collective/topology"
 )
 
 // reduceAll computes the reduction of inputs, one slice per rank, all of the length
@@ -85,35 +83,6 @@ func TestCheckerOfOrders(t *testing.T) {
 			if wrong, first := c.Verify(0, count, want); wrong != 0 {
 				t.Errorf("order %d, %s: %d wrong, %+v", order, typ, wrong, first)
 			}
-		}
-	}
-}
-
-// What help algorithms says of a reduce along hosts: its bits are those of an all-reduce, whatever
-// the root is, where the bits of other orders change with the root or are by rank.
-func TestReduceAlongHostsHasTheOrderOfAllReduce(t *testing.T) {
-	const count = 4096
-	for _, hosts := range []*topology.Hosts{topology.Sized(2, 2), topology.Sized(3, 1), topology.Sized(1, 2, 3)} {
-		n := len(hosts.Order())
-		expect := func(order Order, root int) []byte {
-			c := NewChecker(order, reduce.Float32, reduce.Sum, n, count, 7)
-			if order == HostsOrder {
-				c.Along(hosts, false)
-			}
-			if root >= 0 {
-				c.Rooted(root)
-			}
-			dst := make([]byte, count*reduce.Float32.Size())
-			c.Expect(0, count, dst)
-			return dst
-		}
-		for root := range n {
-			if !bytes.Equal(expect(HostsOrder, root), expect(HostsOrder, -1)) {
-				t.Errorf("%d ranks: the order of a reduce to %d is another than that of an all-reduce", n, root)
-			}
-		}
-		if n > 2 && bytes.Equal(expect(RingOrder, 0), expect(RingOrder, 1)) {
-			t.Errorf("%d ranks: no element depends on the order, so this test cannot fail", n)
 		}
 	}
 }
