@@ -1,6 +1,7 @@
 package reference
 
 import (
+	"bytes"
 	"fmt"
 	"testing"
 
