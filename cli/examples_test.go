@@ -80,7 +80,7 @@ func TestTheSlurmJobHasAKnob(t *testing.T) {
 		}
 	}
 	reports := filepath.Join(t.TempDir(), "reports")
-	p := program(t).told("PATH="+dir+":"+os.Getenv("PATH"), "RINGCLI_REPORTS="+reports)
+	p := program(t).told("PATH="+dir+":"+os.Getenv("PATH"), "RINGCLI_REPORTS="+reports, "RINGCLI_WORLD_SIZE=1") // srun would say so
 	p.Path, p.Args = bash, []string{bash, filepath.Join(dir, "slurm-job.sh")}
 	p.start(t)
 	if code := p.end(t, hung); code != exit.OK {

@@ -33,7 +33,7 @@ func TestBadInput(t *testing.T) {
 		{"a rank of too few", words("connect --index 4 --world-size 4 --master-addr 127.9.9.1 --master-port 7"), []string{"rank 4 of 4", "0 to 3"}},
 		{"a master without a port", words("connect --launcher master --master-addr 127.9.9.1"), []string{"master-port is 0", "expected both"}},
 		{"a master without a number", words("connect --master-port x"), []string{"--master-port", `"x"`}},
-		{"another launcher", words("connect --launcher pbs"), []string{`"pbs"`, "auto, master, pmix, pmi or slurm"}},
+		{"another launcher", words("connect --launcher pbs"), []string{`"pbs"`, "auto, master, pmix, pmi, slurm or hostfile"}},
 		{"a launcher that is not there", words("connect --launcher pmi"), []string{"PMI_FD", "as the launcher sets it"}},
 		{"a list backwards", words("connect --index 0 --list n[3-1]"), []string{`"3-1" in "n[3-1]"`, "node[0-3,7]"}},
 		{"doubled host:port", words("connect --index 0 --list a:5000,b,a:5000"), []string{"a:5000", "entry 0", "entry 2"}},

@@ -55,7 +55,7 @@ own flag comes first.`,
 		{
 			Name: "source", Group: command.GroupShell, Where: command.Line, Own: true, Lasts: true,
 			Summary: "Run the commands of a file, one a line",
-			Long:    "Runs the commands of a file, one a line, and stops at the first that fails. The\nname of a script that ringcli carries comes first: ./NAME is the file. In -c and\n-f the files are checked, with those that they name, before the ring is brought up.",
+			Long:    "Runs the commands of a file, one a line, and stops at the first that fails. The\nname of a script that ringcli carries comes first: ./NAME is the file. In -c and\n-f the files are checked, with those that they name, before the ring is brought\nup.",
 			Args:    "FILE", Files: true, Complete: completeScripts, CheckArgs: countArgs("source", 1, 1, "a file of commands"), Check: checkSource, Run: runSource,
 		},
 		{
