@@ -2,6 +2,7 @@ package cli
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -51,13 +52,7 @@ func folder(t *testing.T, path string, owner user, mode os.FileMode) string {
 	if err := os.MkdirAll(path, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Chown(path, int(owner.id), int(owner.id)); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Chmod(path, mode); err != nil {
-		t.Fatal(err)
-	}
-	return path
+	return given(t, path, owner, mode)
 }
 
 // owned writes a file that a user owns, with a mode.
@@ -66,10 +61,13 @@ func owned(t *testing.T, path, text string, owner user, mode os.FileMode) string
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Chown(path, int(owner.id), int(owner.id)); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Chmod(path, mode); err != nil {
+	return given(t, path, owner, mode)
+}
+
+// given changes owner and mode.
+func given(t *testing.T, path string, owner user, mode os.FileMode) string {
+	t.Helper()
+	if err := errors.Join(os.Chown(path, int(owner.id), int(owner.id)), os.Chmod(path, mode)); err != nil {
 		t.Fatal(err)
 	}
 	return path
