@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"os"
 	"os/exec"
+	"runtime"
 	"testing"
 	"time"
 )
@@ -33,6 +34,8 @@ func TestSocketsInLittleMemory(t *testing.T) {
 
 // A process at work is runnable, whether it has a CPU or not; one that sleeps is not.
 func TestRunnable(t *testing.T) {
+	runtime.LockOSThread() // on another thread, each could be asleep at the moment that it is read
+	defer runtime.UnlockOSThread()
 	if !Runnable(os.Getpid()) {
 		t.Error("this process reads it, and is not runnable")
 	}
