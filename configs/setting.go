@@ -57,7 +57,7 @@ var Settings = []Setting{
 	{Name: "list", Default: "", Completes: []string{"hosts"},
 		Section: "Who is in the ring",
 		Usage:   "the ring's hosts in order: host, host:port or [v6]:port, node[0-3,7], comma or space separated, or @FILE",
-		Comment: "The ring's hosts in order: host, host:port, [v6]:port or node[0-3,7], as a sequence,\nas one string separated by commas or spaces, or \"@FILE\" to read them from a file.\nNot given: what has started the ranks says who they are (help launchers)."},
+		Comment: "The ring's hosts in order: host, host:port, [v6]:port or node[0-3,7], as a sequence,\nas one string separated by commas or spaces, or \"@FILE\" to read them from a file,\nsuch as a host file of Open MPI (host slots=8); \"@mpich:FILE\": a machine file of MPICH.\nNot given: what has started the ranks says who they are (help launchers)."},
 	{Name: "index", Default: -1, Min: -1, Max: maxRanks - 1, Completes: []string{"ranks"},
 		EnvToo: []string{"RANK", "OMPI_COMM_WORLD_RANK", "WORLD_RANK", "PALS_RANKID", "MV2_COMM_WORLD_RANK", "JSM_NAMESPACE_RANK",
 			"PMI_RANK", "FLUX_TASK_RANK", "SLURM_PROCID"},

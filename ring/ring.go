@@ -93,7 +93,8 @@ type Ring struct {
 }
 
 // New checks the list, the index and the options. The entries of servers are
-// what hosts.Parse takes: hosts, or whole lists, or @FILE.
+// what hosts.Parse takes: hosts, or whole lists, or @FILE. A list of ports that are perhaps
+// numbers of ranks is warned about.
 func New(servers []string, index int, o Options) (*Ring, error) {
 	o, err := o.withDefaults()
 	if err != nil {
@@ -102,6 +103,9 @@ func New(servers []string, index int, o Options) (*Ring, error) {
 	whole, err := hosts.Parse(strings.Join(servers, "\n"), o.TCPPort)
 	if err != nil {
 		return nil, err
+	}
+	if question := hosts.PortsLikeSlots(whole); question != "" {
+		trace.Warn(trace.Ring, question)
 	}
 	if index < 0 || index >= len(whole) {
 		return nil, usage.Errorf("index %d is outside the list of %d nodes: expected 0 to %d, this node's place in the list", index, len(whole), len(whole)-1)

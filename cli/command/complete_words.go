@@ -40,10 +40,12 @@ func rankWords(cmd *cobra.Command) []string {
 }
 
 // completeHosts completes the last entry of a list of hosts from /etc/hosts, or the
-// file of "@FILE".
+// file of "@FILE" or "@mpich:FILE".
 func completeHosts(_ *cobra.Command, typed string, _ []string) ([]string, cobra.ShellCompDirective) {
-	if path, isFile := strings.CutPrefix(typed, "@"); isFile {
-		return filesAfter("@", path), cobra.ShellCompDirectiveNoSpace | cobra.ShellCompDirectiveNoFileComp
+	for _, mark := range []string{"@mpich:", "@"} {
+		if path, isFile := strings.CutPrefix(typed, mark); isFile {
+			return filesAfter(mark, path), cobra.ShellCompDirectiveNoSpace | cobra.ShellCompDirectiveNoFileComp
+		}
 	}
 	text, _ := os.ReadFile("/etc/hosts") // or there are no names
 	hosts := listOf(typed, namesOfHosts(string(text)))

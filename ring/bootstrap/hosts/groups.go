@@ -2,37 +2,58 @@ package hosts
 
 import (
 	"regexp"
+	"slices"
+	"strconv"
 
 	"ringcli/configs/usage"
 )
 
-// groupWords are what a list says of a host behind it: in which rack it is, or in which group
-// of another kind.
-var groupWords = regexp.MustCompile(`^(?:rack|group)=([0-9A-Za-z._-]+)$`)
+// saysOfHosts are what a list says of the hosts before it: in which rack or other group they
+// are; of how many ranks each of them is the host, as host files of Open MPI have it, whose
+// limit (max_slots) says nothing of the ranks.
+var saysOfHosts = regexp.MustCompile(`^(?:(?:rack|group)=(?P<group>[0-9A-Za-z._-]+)|slots=(?P<slots>[1-9][0-9]{0,4})|max[_-]slots=[0-9]+)$`)
 
-// grouped takes the groups out of the entries of a list: the hosts that the rest stands for,
-// and the group of each of them.
-func grouped(entries []string) (hosts, groups []string, err error) {
-	alike := 0 // of the last entry
+// described takes what is said of hosts out of the entries of a list: the hosts that the rest
+// stands for, one for each rank, and the group of each of them.
+func described(entries []string) (hosts, groups []string, err error) {
+	first, counted := 0, false // of the last entry
 	for i, e := range entries {
-		found := groupWords.FindStringSubmatch(e)
+		found := saysOfHosts.FindStringSubmatch(e)
 		switch {
 		case found == nil:
 			list, err := Expand(e)
 			if err != nil {
 				return nil, nil, err
 			}
-			alike = len(list)
-			hosts, groups = append(hosts, list...), append(groups, make([]string, alike)...)
+			first, counted = len(hosts), false
+			hosts, groups = append(hosts, list...), append(groups, make([]string, len(list))...)
 		case len(hosts) == 0:
-			return nil, nil, usage.Errorf("server list: entry %d is %q: expected a host before it, as in node0 rack=A", i, e)
-		default:
-			for i := len(groups) - alike; i < len(groups); i++ {
+			return nil, nil, usage.Errorf("server list: entry %d is %q: expected a host before it, as in node0 rack=A or node0 slots=8", i, e)
+		case found[1] != "":
+			for i := first; i < len(groups); i++ {
 				groups[i] = found[1]
 			}
+		case found[2] != "" && counted:
+			return nil, nil, usage.Errorf("server list: entry %d is %q, and %q has a number of slots before it: expected one", i, e, hosts[first])
+		case found[2] != "":
+			slots, _ := strconv.Atoi(found[2]) // at most five digits
+			if len(hosts)-first > maxHosts/slots {
+				return nil, nil, usage.Errorf("server list: %q stands for more than %d hosts", e, maxHosts)
+			}
+			counted = true
+			hosts, groups = times(hosts, first, slots), times(groups, first, slots)
 		}
 	}
 	return hosts, groups, nil
+}
+
+// times repeats each entry from the first on.
+func times(list []string, first, n int) []string {
+	out := slices.Clone(list[:first])
+	for _, e := range list[first:] {
+		out = append(out, slices.Repeat([]string{e}, n)...)
+	}
+	return out
 }
 
 // Groups returns the group of each entry of a list, as in "node0 rack=A"; "" where there is
@@ -42,6 +63,17 @@ func Groups(list string) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	_, groups, err := grouped(entries)
+	_, groups, err := described(entries)
 	return groups, err
+}
+
+// PortsLikeSlots says of a list whose entries all have the same port, one below 1024, what was
+// perhaps meant; "" of others.
+func PortsLikeSlots(nodes []Node) string {
+	if len(nodes) == 0 || nodes[0].Port >= 1024 || slices.ContainsFunc(nodes, func(n Node) bool { return n.Port != nodes[0].Port }) {
+		return ""
+	}
+	n := nodes[0]
+	return "the list's " + n.String() + " is TCP port " + strconv.Itoa(n.Port) + " of host " + n.Host + ", as of all its hosts: if that is a number of ranks, write " +
+		strconv.Quote(n.Host+" slots="+strconv.Itoa(n.Port)) + ", or give a machine file of MPICH as @mpich:FILE"
 }

@@ -37,16 +37,17 @@ func (n Node) Called(names map[Node]string) string {
 }
 
 // Parse reads a server list: entries host, host:port, [v6]:port or a bare IPv6 address, separated
-// by commas or white space, each perhaps with its group behind it (rack=A); node[0-3,7] is a host
-// for each number; @FILE stands for a file's contents, in which # begins a comment. A host that is
-// named several times without a port gets consecutive ports from port on.
+// by commas or white space, each perhaps with its group behind it (rack=A) and its number of ranks
+// (slots=8); node[0-3,7] is a host for each number; @FILE stands for a file's contents, in which #
+// begins a comment, and @mpich:FILE for those of a machine file of MPICH, in which host:8 is a
+// host of 8 ranks. A host of several ranks that has no port gets consecutive ports from port on.
 func Parse(list string, port int) ([]Node, error) {
 	if port < 1 || port > 65535 {
 		return nil, usage.Errorf("TCP port %d: expected 1 to 65535", port)
 	}
 	entries, err := splitList(list, true)
 	if err == nil {
-		entries, _, err = grouped(entries)
+		entries, _, err = described(entries)
 	}
 	if err != nil {
 		return nil, err
@@ -93,7 +94,7 @@ func Parse(list string, port int) ([]Node, error) {
 // splitList returns the entries of a list, files read. An empty one is a mistake: where
 // a variable is unset, the ring of the rest is another ring, and may be a ring of one.
 func splitList(list string, files bool) (entries []string, err error) {
-	for _, part := range splitCommas(list) {
+	for _, part := range splitCommas(equals.ReplaceAllString(list, "=")) {
 		words := strings.Fields(part)
 		if len(words) == 0 {
 			return nil, usage.Errorf("server list %q: entry %d is empty: expected a host on each side of a comma; is a variable not set?", strings.TrimSpace(list), len(entries))
@@ -107,6 +108,7 @@ func splitList(list string, files bool) (entries []string, err error) {
 			if !files {
 				return nil, usage.Errorf("server list: %q within a list file: a list file cannot name another", e)
 			}
+			name, ofMPICH := strings.CutPrefix(name, "mpich:")
 			file, err := os.ReadFile(name)
 			if err != nil {
 				return nil, usage.Errorf("server list: %v: expected @FILE to name a readable file of hosts", err)
@@ -115,17 +117,61 @@ func splitList(list string, files bool) (entries []string, err error) {
 			if err != nil {
 				return nil, fmt.Errorf("%s: %w", name, err)
 			}
+			if ofMPICH {
+				more = slotsOfMPICH(more)
+			}
 			entries = append(entries, more...)
 		}
 	}
 	return entries, nil
 }
 
-var comment = regexp.MustCompile("#.*") // to the end of its line
+var (
+	comment = regexp.MustCompile("#.*")           // to the end of its line
+	equals  = regexp.MustCompile(`[ \t]*=[ \t]*`) // "slots = 8" in host files of Open MPI
+)
+
+// slotsOfMPICH makes entries of a list of those of a machine file: host:8 is host slots=8, and
+// host is one rank. Source: MPICH's "Using the Hydra Process Manager".
+func slotsOfMPICH(entries []string) (list []string) {
+	for _, e := range entries {
+		if host, n, ok := strings.Cut(e, ":"); ok {
+			list = append(list, host, "slots="+n)
+		} else {
+			list = append(list, e)
+		}
+	}
+	return list
+}
+
+// likely says what was perhaps meant by an entry that is no host.
+func likely(entry string) string {
+	if m := lastOctets.FindStringSubmatch(entry); m != nil {
+		return fmt.Sprintf("no address; perhaps %s[%s]", m[1], m[2])
+	}
+	if m := braces.FindStringSubmatch(entry); m != nil {
+		return fmt.Sprintf("no host name; perhaps %s[%s-%s]%s", m[1], m[2], m[3], m[4])
+	}
+	if strings.ContainsAny(entry, "{}") {
+		return "braces are the shell's, and were not replaced"
+	}
+	if strings.Contains(entry, "=") {
+		return "only rack=, group=, slots= and max_slots= with a value may follow a host"
+	}
+	return ""
+}
+
+var (
+	lastOctets = regexp.MustCompile(`^([0-9]+\.[0-9]+\.[0-9]+\.)([0-9]+-[0-9]+)$`)
+	braces     = regexp.MustCompile(`^([^{}]*)\{([0-9]+)\.\.([0-9]+)\}(.*)$`)
+)
 
 func parseEntry(entry string, index int) (Node, error) {
 	bad := func(why string) (Node, error) {
 		return Node{}, usage.Errorf("server list: entry %d is %q: %s; expected host, host:port, host[0-3,7], [v6]:port or an IPv6 address", index, entry, why)
+	}
+	if why := likely(entry); why != "" {
+		return bad(why)
 	}
 	bare, opened := strings.CutPrefix(entry, "[")
 	bare, closed := strings.CutSuffix(bare, "]")

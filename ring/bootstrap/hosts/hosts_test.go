@@ -17,6 +17,15 @@ func TestParse(t *testing.T) {
 	if err := os.WriteFile(file, []byte("\ufeff# the rack\nnode1 node2:7000 # spare\n\n10.0.0.3\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	openMPI, mpich := filepath.Join(t.TempDir(), "hostfile"), filepath.Join(t.TempDir(), "machines")
+	for name, text := range map[string]string{
+		openMPI: "node0 slots = 2 max-slots=4 # of Open MPI\nnode1 max_slots=2\n",
+		mpich:   "node0:2\nnode1 # of MPICH\n",
+	} {
+		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
 	for list, want := range map[string]string{
 		"a,b,c":                      "[a:18600 b:18600 c:18600]",
 		"A b:7\tc\n":                 "[a:18600 b:7 c:18600]",
@@ -32,6 +41,10 @@ func TestParse(t *testing.T) {
 		"r[1-2]n[3,5]-ib,10.0.0.[7]": "[r1n3-ib:18600 r1n5-ib:18600 r2n3-ib:18600 r2n5-ib:18600 10.0.0.7:18600]",
 		"[1-2].rack,n[0,0]":          "[1.rack:18600 2.rack:18600 n0:18600 n0:18601]",
 		"x,@" + file:                 "[x:18600 node1:18600 node2:7000 10.0.0.3:18600]",
+		"a slots=2, b":               "[a:18600 a:18601 b:18600]",
+		"n[0-1] slots=2 rack=A a":    "[n0:18600 n0:18601 n1:18600 n1:18601 a:18600]",
+		"@" + openMPI:                "[node0:18600 node0:18601 node1:18600]",
+		"@mpich:" + mpich:            "[node0:18600 node0:18601 node1:18600]",
 	} {
 		nodes, err := Parse(list, 18600)
 		if got := fmt.Sprint(nodes); err != nil || got != want {
@@ -47,6 +60,8 @@ func TestGroups(t *testing.T) {
 		"a rack=A b rack=B":       `["A" "B"]`,
 		"a rack=A, b, c group=x1": `["A" "" "x1"]`,
 		"a[0-1] rack=A b[7,9]":    `["A" "A" "" ""]`,
+		"a rack=A slots=2 b":      `["A" "A" ""]`,
+		"a slots=2 rack=A b":      `["A" "A" ""]`,
 	} {
 		groups, err := Groups(list)
 		nodes, parseErr := Parse(list, 18600)
@@ -71,32 +86,41 @@ func TestParseRefuses(t *testing.T) {
 		t.Fatal(err)
 	}
 	for list, want := range map[string]string{
-		"":                "entry 0 is empty",
-		" , ":             "entry 0 is empty",
-		",b":              `server list ",b": entry 0 is empty: expected a host on each side of a comma; is a variable not set?`,
-		"a,":              "entry 1 is empty",
-		"a b, ,c":         "entry 2 is empty",
-		"a,@" + blank:     blank + `: server list "": entry 0 is empty`,
-		"[::1":            `entry 0 is "[::1"`,
-		"b,::1]":          `entry 1 is "::1]"`,
-		"a:1,b,a:1":       "a:1 is entry 0 and entry 2",
-		"a,b:0":           `entry 1 is "b:0"`,
-		"a:70000":         "not 1 to 65535",
-		"a:":              "not 1 to 65535",
-		"a:b:c":           "not host:port",
-		"224.0.0.1":       "a multicast address",
-		"[ff02::1]:18600": "a multicast address",
-		"a,ff02::1":       "entry 1 is \"ff02::1\": a multicast address",
-		"-a":              "not a host name",
-		"a/b":             "not a host name",
-		"n[3-1]":          `"3-1" in "n[3-1]"`,
-		"n[1-2-3]":        `"1-2-3" in "n[1-2-3]"`,
-		"n[0-99999999]":   "more than 65536 hosts",
-		"n[0-3,x":         `entry 0 is "n[0-3"`,
-		"n[a-b]":          `expected host, host:port, host[0-3,7]`,
-		"@/no/such/file":  "no such file",
-		"@" + nested:      "cannot name another",
-		"a:65535,a":       "", // fine: the second takes the first port
+		"":                  "entry 0 is empty",
+		" , ":               "entry 0 is empty",
+		",b":                `server list ",b": entry 0 is empty: expected a host on each side of a comma; is a variable not set?`,
+		"a,":                "entry 1 is empty",
+		"a b, ,c":           "entry 2 is empty",
+		"a,@" + blank:       blank + `: server list "": entry 0 is empty`,
+		"[::1":              `entry 0 is "[::1"`,
+		"b,::1]":            `entry 1 is "::1]"`,
+		"a:1,b,a:1":         "a:1 is entry 0 and entry 2",
+		"a,b:0":             `entry 1 is "b:0"`,
+		"a:70000":           "not 1 to 65535",
+		"a:":                "not 1 to 65535",
+		"a:b:c":             "not host:port",
+		"224.0.0.1":         "a multicast address",
+		"[ff02::1]:18600":   "a multicast address",
+		"a,ff02::1":         "entry 1 is \"ff02::1\": a multicast address",
+		"-a":                "not a host name",
+		"a,10.0.0.1-4":      `entry 1 is "10.0.0.1-4": no address; perhaps 10.0.0.[1-4]`,
+		"node{0..3}":        "no host name; perhaps node[0-3]",
+		"n{0,3}":            "braces are the shell's",
+		"a slots=0":         `entry 1 is "slots=0": only rack=, group=, slots= and max_slots=`,
+		"a slots=2.5":       "slots=2.5",
+		"slots=2":           "expected a host before it",
+		"a slots=2 slots=3": `"a" has a number of slots before it`,
+		"a slots=99999":     "more than 65536 hosts",
+		"a:7 slots=2":       "a:7 is entry 0 and entry 1",
+		"a/b":               "not a host name",
+		"n[3-1]":            `"3-1" in "n[3-1]"`,
+		"n[1-2-3]":          `"1-2-3" in "n[1-2-3]"`,
+		"n[0-99999999]":     "more than 65536 hosts",
+		"n[0-3,x":           `entry 0 is "n[0-3"`,
+		"n[a-b]":            `expected host, host:port, host[0-3,7]`,
+		"@/no/such/file":    "no such file",
+		"@" + nested:        "cannot name another",
+		"a:65535,a":         "", // fine: the second takes the first port
 	} {
 		_, err := Parse(list, 18600)
 		if want == "" {
@@ -133,6 +157,16 @@ func TestResolveNamesTheEntry(t *testing.T) {
 	addrs, err := Resolve(t.Context(), nodes)
 	if err != nil || addrs[0].String() != "127.0.0.1:18600" || addrs[1].String() != "[::1]:18600" {
 		t.Errorf("%v, %v", addrs, err)
+	}
+}
+
+// A port that is perhaps a number of ranks is a port, and asked about.
+func TestPortsLikeSlots(t *testing.T) {
+	for list, asks := range map[string]bool{"a:8,b:8": true, "a:8": true, "a:8,b:9": false, "a:8,b": false, "a:7000,b:7000": false, "a": false} {
+		nodes, err := Parse(list, 18600)
+		if got := PortsLikeSlots(nodes); err != nil || strings.Contains(got, `"a slots=8"`) != asks {
+			t.Errorf("%q: %q, %v; expected a question: %v", list, got, err, asks)
+		}
 	}
 }
 
