@@ -39,6 +39,9 @@ func TestLaunchersNested(t *testing.T) {
 		"a batch script":               {"sbatch --quiet --wait -n 2 --output=" + out + " --wrap 'RINGCLI'; code=$?; cat " + out + "; exit $code", "run `srun ringcli ...`", exit.Usage},
 		"mpirun in a batch script":     {"sbatch --quiet --wait -n 2 --output=" + out + " --wrap '" + hydra + "RINGCLI'; code=$?; cat " + out + "; exit $code", ": 3 ranks, ", exit.OK},
 		"MPICH with -pmi-port":         {"mpirun.mpich -launcher fork -pmi-port -np 2 RINGCLI", "start the ranks without -pmi-port", exit.Usage},
+		"PMIx out of reach":            {"srun --quiet --mpi=pmix -n 2 unshare --net RINGCLI", "or use srun --mpi=pmi2, or --launcher slurm", exit.Critical},
+		"Open MPI out of reach":        {openmpi + "unshare --net RINGCLI", "give --master-addr and --master-port", exit.Critical},
+		"a node name without address":  {"srun --quiet --mpi=none -n 2 env SLURM_STEP_NODELIST=no-such-node.invalid RINGCLI --timeout 3s", "Slurm's names of nodes (SLURM_STEP_NODELIST) need not resolve", exit.Critical},
 		"variables that sudo drops":    {"mpirun.mpich -launcher fork -np 2 env -i PATH=$PATH HOME=/tmp " + asProgram + "=1 RINGCLI", "no launcher has started this process", exit.Usage},
 	} {
 		t.Run(name, func(t *testing.T) {

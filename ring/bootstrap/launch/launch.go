@@ -7,7 +7,9 @@ package launch
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"net"
 	"net/netip"
 	"os"
 	"slices"
@@ -193,7 +195,11 @@ func openSlurm(ctx context.Context, o Options) (Launcher, error) {
 			return nil, usage.Errorf("SLURM_STEP_RESV_PORTS is %q: expected ports, as in 12000-12003", reserved)
 		}
 	}
-	return meet(ctx, m)
+	l, err := meet(ctx, m)
+	if _, unknown := errors.AsType[*net.DNSError](err); unknown {
+		return nil, fmt.Errorf("%w: Slurm's names of nodes (%s) need not resolve; its addresses do (NodeAddr of `scontrol show node`): give --master-addr with that of task 0's node, and --master-port, or use srun --mpi=pmi2 or --mpi=pmix", err, name)
+	}
+	return l, err
 }
 
 // portOf is the port at which the ranks of a job's step meet.

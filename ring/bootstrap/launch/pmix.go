@@ -127,11 +127,32 @@ func (p *pmix) call(ctx context.Context, what string, fn uintptr, args ...uintpt
 			return nil
 		}
 		r, _, _ := purego.SyscallN(p.lib.describe, uintptr(status))
-		return fmt.Errorf("rank %s of %s: awaited %s: the launcher's PMIx says %s (%d)", os.Getenv("PMIX_RANK"), os.Getenv("PMIX_NAMESPACE"), what, text(r), status)
+		return fmt.Errorf("rank %s of %s: awaited %s: the launcher's PMIx says %s (%d)%s", os.Getenv("PMIX_RANK"), os.Getenv("PMIX_NAMESPACE"), what, text(r), status, unreachable(status))
 	case <-ctx.Done():
 		p.left = true
 		return fmt.Errorf("rank %s of %s: awaited %s: %w", os.Getenv("PMIX_RANK"), os.Getenv("PMIX_NAMESPACE"), what, context.Cause(ctx))
 	}
+}
+
+// errUnreachable is PMIX_ERR_UNREACH (pmix_common.h).
+const errUnreachable = -25
+
+// unreachable says what to do where the server does not answer, as in a container that does not
+// share the host's network and files.
+func unreachable(status int32) string {
+	if status != errUnreachable {
+		return ""
+	}
+	cure := ": in a container, share the host's network"
+	if dir := os.Getenv("PMIX_SERVER_TMPDIR"); dir != "" {
+		if _, err := os.Stat(dir); err != nil {
+			cure = ": " + dir + " (PMIX_SERVER_TMPDIR) is not here: in a container, mount it and share the host's network"
+		}
+	}
+	if inStep() {
+		return cure + ", or use srun --mpi=pmi2, or --launcher slurm"
+	}
+	return cure + ", or give --master-addr and --master-port"
 }
 
 // text is a C string, or "".
