@@ -213,6 +213,9 @@ func runProcess(ctx context.Context, s *session.Session, c command.Row, call com
 	if err != nil {
 		return err
 	}
+	if output := s.Config.Get("output"); output.Value == string(render.NCCLTests) && !c.NCCLTests {
+		return exit.Usagef("%s: output is %s (from %s), which is nccl-tests' table of a collective: expected table, json or csv; `ringcli bench all-reduce --output %[2]s` prints it", c.Name, output, output.Origin)
+	}
 	if err := s.SetTrace(); err != nil {
 		return err
 	}

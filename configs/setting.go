@@ -194,9 +194,9 @@ var Settings = []Setting{
 		Usage:   "bytes of all slots of a channel, which make slot-size unless that is given (also RCCL_BUFFSIZE)",
 		Comment: "Bytes of all slots of a channel, which make slot-size unless that is given.\nRCCL_BUFFSIZE sets it too."},
 
-	{Name: "output", Default: "table", OneOf: []any{"table", "json", "csv"},
+	{Name: "output", Default: "table", OneOf: []any{"table", "json", "csv", "nccl-tests"}, Completes: []string{"formats"},
 		Section: "What is printed",
-		Usage:   "format of results: %s",
+		Usage:   "format of results: %s (the last for bench of a collective only)",
 		Comment: "Format of results: table, json or csv."},
 	{Name: "pager", Default: "auto", Guarded: "a program", Completes: []string{"words", "auto", "off"},
 		Usage:   "program that shows what is longer than the terminal, with its arguments (auto: $PAGER, else less -FRX; off: none)",

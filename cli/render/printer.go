@@ -23,6 +23,8 @@ const (
 	Table Format = "table"
 	JSON  Format = "json"
 	CSV   Format = "csv"
+	// NCCLTests is the text of nccl-tests, which only records that implement NCCLTester have.
+	NCCLTests Format = "nccl-tests"
 )
 
 // Printer writes results to one writer, each with one Write. It is not safe for concurrent use.
@@ -118,8 +120,17 @@ func (p *Printer) Print(records ...Record) error {
 			return err
 		}
 	}
-	if p.format == Table {
+	switch p.format {
+	case Table:
 		return p.printTable(records)
+	case NCCLTests:
+		for _, r := range records {
+			if own, ok := r.(NCCLTester); ok {
+				if err := p.Text(own.NCCLTests()); err != nil {
+					return err
+				}
+			}
+		}
 	}
 	return nil
 }

@@ -241,6 +241,9 @@ func set(s *session.Session, name, value string) error {
 	if err != nil {
 		return err
 	}
+	if name == "output" && value == string(render.NCCLTests) {
+		return exit.Usagef("set output %s: expected table, json or csv; `ringcli bench all-reduce --output %[1]s` prints nccl-tests' table", value)
+	}
 	if name == "inject" && s.Ring != nil {
 		if err := s.Inject(value); err != nil {
 			return err
