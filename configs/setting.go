@@ -215,7 +215,7 @@ var Settings = []Setting{
 		Usage:   "write what was measured to this file, for node_exporter's textfile collector (%r in its name: this rank)",
 		Comment: "A file for what was measured, which node_exporter's textfile collector takes, such\nas /var/lib/prometheus/node-exporter/ringcli.prom. %r stands for this rank."},
 	{Name: "log-file", Default: "", Guarded: "a file to write", Completes: []string{"files", "log"},
-		Usage:   "write results, failures and the trace's events to this file as they come, as JSON (%r in its name: this rank)",
+		Usage:   "write results, failures and the trace's events to this file as they come, as JSON (%r in its name: each rank writes its own)",
 		Comment: "A file for results, failures and the trace's events as they come, a line of JSON\neach. %r in its name stands for this rank. What is there is kept."},
 	{Name: "log-size", Default: uint64(16 << 20), Min: 1 << 20, Max: 1 << 40,
 		Usage:   "bytes after which the log file is put aside under another name, of which 5 are kept",
@@ -453,7 +453,11 @@ func (s Setting) expected() string {
 		}
 		return "a duration above zero with its unit, such as 500ms or 30s"
 	case uint64:
-		text := fmt.Sprintf("a size from %s to %s, such as 64K or 1MiB", FormatSize(uint64(s.Min)), FormatSize(uint64(s.Max)))
+		such := "64K or 1MiB"
+		if s.Min > 64<<10 {
+			such = FormatSize(s.Default.(uint64))
+		}
+		text := fmt.Sprintf("a size from %s to %s, such as %s", FormatSize(uint64(s.Min)), FormatSize(uint64(s.Max)), such)
 		if s.Default == uint64(0) {
 			text = "0, or " + text
 		}
