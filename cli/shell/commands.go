@@ -258,8 +258,8 @@ func set(s *session.Session, name, value string) error {
 		from = "now"
 	case name == "inject" && s.Ring != nil:
 		from = "now"
-	case name == "output":
-		s.Out, from = render.New(s.Stdout, render.Format(value)), "now"
+	case name == "output", name == "csv-table":
+		s.Out, from = s.Printer(), "now"
 	case name == "pager":
 		from = "the next line"
 	case slices.Contains(session.ProcessSettings, name):
