@@ -3,6 +3,8 @@
 
 GO      ?= go
 VERSION  := $(shell .ci/version)
+# The date of what it is built from, for man pages; empty where neither git nor the packager says it.
+DATE     := $(shell date -u -d "@$${SOURCE_DATE_EPOCH:-$$(git log -1 --format=%ct 2>/dev/null)}" +%F 2>/dev/null)
 REVISION := $(shell git rev-parse HEAD 2>/dev/null)
 # It begins in cli/ringcli/start_*.s. Neither where it is built nor what git knows besides
 # gets into it: two checkouts of a commit make one file, byte for byte.
@@ -144,6 +146,7 @@ install: build
 	install -d $(datadir)/man/man1 $(datadir)/man/man7
 	install -m 644 cli/man/*.1 $(datadir)/man/man1
 	install -m 644 cli/man/*.7 $(datadir)/man/man7
+	$(if $(DATE),sed -i '/^\.TH /s/""/"$(DATE)"/' $(foreach s,1 7,$(addprefix $(datadir)/man/man$s/,$(notdir $(wildcard cli/man/*.$s)))))
 	install -d $(dir $(bash) $(zsh) $(fish))
 	$(abspath $(OUT)) completion bash > $(bash)
 	$(abspath $(OUT)) completion zsh > $(zsh)

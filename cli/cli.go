@@ -33,6 +33,7 @@ import (
 	"ringcli/cli/pingpong"
 	"ringcli/cli/render"
 	"ringcli/cli/report"
+	"ringcli/cli/schema"
 	"ringcli/cli/session"
 	"ringcli/cli/shell"
 	"ringcli/cli/tracing"
@@ -98,6 +99,10 @@ func commandTable(h *hand.Work, place *session.Place) *command.Table {
 	t.Add(tracing.Rows()...)
 	t.Add(connect.ShellRow(), t.HelpRow())
 	t.Add(shell.Rows()...)
+	t.Complete("tables", func(cmd *cobra.Command) []string {
+		row, _ := t.Find(cmd.Name(), command.Process)
+		return append([]string{render.FirstTable, render.AllTables}, schema.Tables(row.Name, row.Words)...)
+	})
 	t.Complete("regions", func(*cobra.Command) []string { return h.RegionNames() })
 	t.Complete("nodes", func(*cobra.Command) []string { return place.Nodes() })
 	t.Complete("devices", devices.Words)
@@ -127,6 +132,9 @@ func (i *invocation) run(ctx context.Context, args []string) int {
 	}
 	if pager != nil {
 		err = errors.Join(err, pager.Show(ctx))
+	}
+	if s.Out != nil && s.Out.LeftOut() != "" {
+		_ = render.New(s.Stderr, render.Table).Complain(render.Fair, s.Out.LeftOut())
 	}
 	if s.Parent != nil {
 		s.Parent.Hear()
@@ -212,6 +220,12 @@ func runProcess(ctx context.Context, s *session.Session, c command.Row, call com
 	s.Out = s.Printer()
 	if err != nil {
 		return err
+	}
+	if headed, err := call.Flags.GetInt(session.HeadedFlag); err == nil && headed > 0 {
+		s.Out.SetHeaded()
+	}
+	if output := s.Config.Get("output"); output.Value == string(render.NCCLTests) && !c.NCCLTests {
+		return exit.Usagef("%s: output is %s (from %s), which is nccl-tests' table of a collective: expected table, json or csv; `ringcli bench all-reduce --output %[2]s` prints it", c.Name, output, output.Origin)
 	}
 	if err := s.SetTrace(); err != nil {
 		return err

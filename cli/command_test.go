@@ -107,6 +107,7 @@ func TestCompletion(t *testing.T) {
 	for line, want := range map[string][]string{
 		"":                           {"connect", "local", "bench", "devices", "config", "version", "completion"},
 		"config --output ":           {"table", "json", "csv"},
+		"bench ar --output ":         {"table", "csv", "nccl-tests"},
 		"local --protocol ":          {"auto", "eager", "rendezvous-write"},
 		"bench ":                     {"all-reduce", "p2p"},
 		"bench all-reduce --type ":   {"int8", "bfloat16", "float64"},

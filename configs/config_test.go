@@ -223,6 +223,7 @@ func TestBadInputSaysWhatAndWhere(t *testing.T) {
 		"duration sans unit": {file: "timeout: 30", want: `configuration: timeout is 30, expected a duration above zero with its unit, such as 500ms or 30s (from file f.yaml)`},
 		"duration below":     {file: "timeout: -1s", want: `configuration: timeout is "-1s", expected a duration above zero with its unit, such as 500ms or 30s (from file f.yaml)`},
 		"size too small":     {file: "segment: 1", want: `configuration: segment is 1, expected 0, or a size from 256 to 1G, such as 64K or 1MiB (from file f.yaml)`},
+		"size below 1M":      {args: []string{"--log-size", "64K"}, want: `configuration: log-size is "64K", expected a size from 1M to 1024G, such as 16M (from flag --log-size)`},
 		"size too great":     {env: [2]string{"RINGCLI_SEGMENT", "99999999999G"}, want: `configuration: segment is "99999999999G", expected 0, or a size from 256 to 1G, such as 64K or 1MiB (from env RINGCLI_SEGMENT)`},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -194,10 +194,13 @@ var Settings = []Setting{
 		Usage:   "bytes of all slots of a channel, which make slot-size unless that is given (also RCCL_BUFFSIZE)",
 		Comment: "Bytes of all slots of a channel, which make slot-size unless that is given.\nRCCL_BUFFSIZE sets it too."},
 
-	{Name: "output", Default: "table", OneOf: []any{"table", "json", "csv"},
+	{Name: "output", Default: "table", OneOf: []any{"table", "json", "csv", "nccl-tests"}, Completes: []string{"formats"},
 		Section: "What is printed",
-		Usage:   "format of results: %s",
-		Comment: "Format of results: table, json or csv."},
+		Usage:   "format of results: %s (the last for bench of a collective only)",
+		Comment: "Format of results: table, json or csv, or for bench of a collective alone\nnccl-tests."},
+	{Name: "csv-table", Default: "auto", Completes: []string{"tables"},
+		Usage:   "table of --output csv, by its name in ringcli schema (auto: that of the first row; all: each, after an empty line)",
+		Comment: "The table that csv has, by its name in ringcli schema. auto: that of the first row,\nor the verdict of a self-check. all: each, after an empty line."},
 	{Name: "pager", Default: "auto", Guarded: "a program", Completes: []string{"words", "auto", "off"},
 		Usage:   "program that shows what is longer than the terminal, with its arguments (auto: $PAGER, else less -FRX; off: none)",
 		Comment: "The program that shows what is longer than the terminal, with its arguments.\nauto: $PAGER, else less -FRX. off: none. Scripts and pipes have none."},
@@ -215,7 +218,7 @@ var Settings = []Setting{
 		Usage:   "write what was measured to this file, for node_exporter's textfile collector (%r in its name: this rank)",
 		Comment: "A file for what was measured, which node_exporter's textfile collector takes, such\nas /var/lib/prometheus/node-exporter/ringcli.prom. %r stands for this rank."},
 	{Name: "log-file", Default: "", Guarded: "a file to write", Completes: []string{"files", "log"},
-		Usage:   "write results, failures and the trace's events to this file as they come, as JSON (%r in its name: this rank)",
+		Usage:   "write results, failures and the trace's events to this file as they come, as JSON (%r in its name: each rank writes its own)",
 		Comment: "A file for results, failures and the trace's events as they come, a line of JSON\neach. %r in its name stands for this rank. What is there is kept."},
 	{Name: "log-size", Default: uint64(16 << 20), Min: 1 << 20, Max: 1 << 40,
 		Usage:   "bytes after which the log file is put aside under another name, of which 5 are kept",
@@ -453,7 +456,11 @@ func (s Setting) expected() string {
 		}
 		return "a duration above zero with its unit, such as 500ms or 30s"
 	case uint64:
-		text := fmt.Sprintf("a size from %s to %s, such as 64K or 1MiB", FormatSize(uint64(s.Min)), FormatSize(uint64(s.Max)))
+		such := "64K or 1MiB"
+		if s.Min > 64<<10 {
+			such = FormatSize(s.Default.(uint64))
+		}
+		text := fmt.Sprintf("a size from %s to %s, such as %s", FormatSize(uint64(s.Min)), FormatSize(uint64(s.Max)), such)
 		if s.Default == uint64(0) {
 			text = "0, or " + text
 		}

@@ -129,12 +129,23 @@ func newHandler(s Subsystem) handler {
 	return h
 }
 
+// NewJSONHandler is slog's, whose times always have six digits of a second: readers take more
+// or fewer for another form.
+func NewJSONHandler(w io.Writer) slog.Handler {
+	return slog.NewJSONHandler(w, &slog.HandlerOptions{ReplaceAttr: func(groups []string, a slog.Attr) slog.Attr {
+		if len(groups) == 0 && a.Key == slog.TimeKey && a.Value.Kind() == slog.KindTime {
+			a.Value = slog.StringValue(a.Value.Time().Format("2006-01-02T" + timeLayout + "Z07:00"))
+		}
+		return a
+	}})
+}
+
 func newJSONHandler(w io.Writer, s Subsystem) handler {
 	attrs := []slog.Attr{slog.String("subsystem", s.String())}
 	if output.rank != noRank {
 		attrs = append(attrs, slog.Int("rank", output.rank))
 	}
-	return slog.NewJSONHandler(w, nil).WithAttrs(attrs)
+	return NewJSONHandler(w).WithAttrs(attrs)
 }
 
 // both are two handlers, each of which has all.

@@ -26,6 +26,17 @@ func story() {
 	Debug(Repl, "two\nlines", slog.Time("at", time.Date(2030, 1, 2, 0, 0, 0, 0, time.UTC)))
 }
 
+// Times have six digits, whatever the clock says: readers take two forms for two kinds.
+func TestTimesHaveSixDigits(t *testing.T) {
+	for nanoseconds, want := range map[int]string{0: "2030-01-02T03:04:05.000000Z", 120_000_000: "2030-01-02T03:04:05.120000Z", 123_456_789: "2030-01-02T03:04:05.123456Z"} {
+		var b bytes.Buffer
+		r := slog.NewRecord(time.Date(2030, 1, 2, 3, 4, 5, nanoseconds, time.UTC), slog.LevelInfo, "m", 0)
+		if err := NewJSONHandler(&b).Handle(t.Context(), r); err != nil || !strings.Contains(b.String(), `"time":"`+want+`"`) {
+			t.Errorf("%v: %s, want %s", err, b.String(), want)
+		}
+	}
+}
+
 func TestGoldenText(t *testing.T) {
 	b := capture(t, Text)
 	story()

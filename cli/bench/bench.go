@@ -22,6 +22,7 @@ import (
 	"ringcli/cli/timing"
 	"ringcli/collective"
 	"ringcli/configs"
+	"ringcli/verbs/cpu"
 )
 
 const (
@@ -35,6 +36,12 @@ CPUs): time is the median of the batches' means on the slowest rank, and ±%
 how far from it their quartiles are. With --iters it is the mean of so
 many iterations, with --duration of as many as fit. nccl-tests' -b -e -f -w -m
 and -c are understood; its -n is --iters here, where -n is the ranks.
+
+count is the elements of the whole vector. nccl-tests prints what one rank has
+for all-gather and reduce-scatter. --output nccl-tests prints its own table, on
+rank 0: its columns, its count, no ±%, #wrong of every element and N/A with -c 0.
+nccl-tests also makes each rank's part a multiple of 16 bytes, this bench does
+not. ` + "`help benchmarks`" + ` has the rest.
 
 With --duration who kept the ring waiting is told when it happens: a rank that
 was late, one that had no CPU, or an edge whose segments took long; --window 1s
@@ -173,6 +180,9 @@ func checkBench(_ context.Context, s *session.Session, call command.Call, ranksH
 			}
 		}
 	}
+	if err := checkNCCLTests(s, op, call); err != nil {
+		return err
+	}
 	sizes, err := sizesOf(call)
 	if err != nil {
 		return err
@@ -199,6 +209,8 @@ func checkBench(_ context.Context, s *session.Session, call command.Call, ranksH
 	}
 	if list, err := askedVariants(s, call); err != nil {
 		return err
+	} else if len(list) > 1 && s.Out.Format() == render.NCCLTests {
+		return exit.Usagef("bench %s: --output %s with %d algorithms or protocols: expected one of each, since nccl-tests' table has no column for them", op, render.NCCLTests, len(list))
 	} else if len(list) == 1 {
 		if err := list[0].check("bench "+o.op.String(), o.op); err != nil {
 			return err
@@ -300,6 +312,9 @@ type sweep struct {
 // collective prints nccl-tests' table.
 func (b sweep) collective(ctx context.Context) error {
 	s := b.s
+	if err := b.ncclTestsHead(ctx); err != nil {
+		return err
+	}
 	if err := s.Out.Notes(render.Faint, b.title, "a row: "+b.o.often()+"; time in us, bandwidths in GB/s (1e9)", fmt.Sprintf("%17s%-29s  %s", "", "out of place", "in place")); err != nil {
 		return err
 	}
@@ -393,6 +408,7 @@ func (b sweep) run(ctx context.Context, curves []series, measure func(operation)
 // add takes a measurement into the average.
 func (b *BenchSummary) add(m Measurement) {
 	b.Rows++
+	b.countFailed(m)
 	b.BusBW += (m.BusBW - b.BusBW) / float64(b.Rows)
 	b.Possible = Possible{b.Rate + (m.Rate-b.Rate)/float64(b.Rows), m.By, m.Why}
 	b.OnMemory = m.OnMemory
@@ -442,7 +458,7 @@ func wrongLines(wrong *uint64) []render.Line {
 // Row is `bench`, on a ring that is ready.
 func Row() command.Row {
 	return command.Row{
-		Name: "bench", Group: command.GroupCollective, Where: command.Line, Needs: command.Ready, Stops: true,
+		Name: "bench", Group: command.GroupCollective, Where: command.Line, Needs: command.Ready, Stops: true, NCCLTests: true,
 		Summary: benchSummary, Long: benchLong,
 		Args: "OPERATION", Words: benchWords, CheckArgs: checkBenchArgs,
 		Settings: session.OperationSettings, Flags: benchFlags, Check: checkBench, Run: runBench,
@@ -454,6 +470,20 @@ func Row() command.Row {
 func ncclFlag(fs *pflag.FlagSet, command string) {
 	fs.VarP(hint("nccl-tests' GPUs of a thread: expected -n RANKS for ranks on this machine; its -n is --iters here, as in `ringcli "+command+" all-reduce -n 2 --iters 20`"), "ngpus", "g", "")
 	_ = fs.MarkHidden("ngpus") // it was declared just now
+}
+
+// mostPerCPU is the ranks to a CPU up to which the -n of a bench is taken for ranks without
+// more. More measure the scheduler, and nccl-tests' usual -n is 20 or more.
+const mostPerCPU = 4
+
+// checkRanks refuses a bench of very many ranks to a CPU, unless it also says how long to
+// measure: its -n may be nccl-tests', which is the iterations.
+func checkRanks(call command.Call, n int) error {
+	cpus, err := cpu.Allowed()
+	if err != nil || call.Name != "bench" || n <= mostPerCPU*len(cpus) || call.Flags.Changed("iters") || call.Flags.Changed("duration") {
+		return nil
+	}
+	return exit.Usagef("bench: -n %d is %[1]d ranks on this machine, which has %d CPUs: for %[1]d iterations, nccl-tests' -n, expected --iters, as in `ringcli bench %[3]s -n 2 --iters %[1]d`; for %[1]d ranks expected --iters or --duration besides, as in -n %[1]d --iters 20", n, len(cpus), call.Args[0])
 }
 
 // hint is the value of a flag that there is not, and says what there is.
@@ -479,6 +509,9 @@ func AsProcess(c command.Row, example string) command.Row {
 	c.Run = func(ctx context.Context, s *session.Session, call command.Call) error {
 		n := command.NumberOf(call.Flags, "ranks")
 		if s.Parent == nil && n > 0 {
+			if err := checkRanks(call, n); err != nil {
+				return err
+			}
 			if err := check(ctx, s, call, n); err != nil {
 				return err
 			}

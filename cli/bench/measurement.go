@@ -192,6 +192,7 @@ type BenchSummary struct {
 	// Auto says what auto took; empty if it was not left to it.
 	Auto []Stretch `json:"auto,omitempty"`
 	Buffers
+	failed int // measurements with wrong data, each as often as there are ranks that have it
 }
 
 // RankRow is one rank's part of an operation, as --per-rank shows it.

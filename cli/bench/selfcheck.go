@@ -45,6 +45,7 @@ func selfCheckRoot(op collective.Operation, ranks int) int {
 // algorithm under every protocol with all elements of each type verified. It goes on after wrong data, so
 // that its table shows what is affected.
 func selfCheck(ctx context.Context, s *session.Session, others Variants) error {
+	s.Out.PreferTable(local.VerdictTable)
 	begun := time.Now()
 	m := s.Member
 	v := local.Verdict{Command: "self-check", OK: true, Ranks: m.Ring.Size(), Over: []string{m.Over()}, Types: render.Words(selfCheckTypes)}

@@ -94,6 +94,8 @@ type Row struct {
 	Typed bool
 	// Pages: what the command prints is read at once, in a pager if it is long.
 	Pages bool
+	// NCCLTests: --output nccl-tests can be given.
+	NCCLTests bool
 	// Harmless: an empty line in the shell may run it again.
 	Harmless bool
 	// Verbatim: what follows the first argument is taken as it is, flags too.

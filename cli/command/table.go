@@ -5,6 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"ringcli/cli/render"
 	"ringcli/configs"
 )
 
@@ -37,10 +38,11 @@ func NewTable() *Table {
 		"scripts": func(*cobra.Command, string, []string) ([]string, cobra.ShellCompDirective) {
 			return configs.ScriptNames(), cobra.ShellCompDirectiveDefault
 		},
-		"sizes":  wordsOnly(func(*cobra.Command, []string) []string { return sizeWords }),
-		"ranks":  wordsOnly(func(cmd *cobra.Command, _ []string) []string { return rankWords(cmd) }),
-		"hosts":  completeHosts,
-		"levels": completeLevels,
+		"formats": wordsOnly(func(cmd *cobra.Command, _ []string) []string { return t.formatWords(cmd) }),
+		"sizes":   wordsOnly(func(*cobra.Command, []string) []string { return sizeWords }),
+		"ranks":   wordsOnly(func(cmd *cobra.Command, _ []string) []string { return rankWords(cmd) }),
+		"hosts":   completeHosts,
+		"levels":  completeLevels,
 		"commands": wordsOnly(func(*cobra.Command, []string) (words []string) {
 			for _, c := range t.Rows {
 				if c.Where&Line != 0 {
@@ -59,6 +61,13 @@ func (t *Table) Add(rows ...Row) { t.Rows = append(t.Rows, rows...) }
 // Complete says what flags complete to that are declared with a name.
 func (t *Table) Complete(name string, words func(cmd *cobra.Command) []string) {
 	t.completions[name] = wordsOnly(func(cmd *cobra.Command, _ []string) []string { return words(cmd) })
+}
+
+// formatWords are the values of --output that a command of the process takes.
+func (t *Table) formatWords(cmd *cobra.Command) []string {
+	output, _ := configs.Lookup("output")
+	row, _ := t.Find(cmd.Name(), Process)
+	return slices.DeleteFunc(output.Words(), func(word string) bool { return word == string(render.NCCLTests) && !row.NCCLTests })
 }
 
 // Find returns the command of a name or alias at a place.

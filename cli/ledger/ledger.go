@@ -50,11 +50,13 @@ type Ledger struct {
 	Files
 	log  *journal // nil: there is none
 	logs bool     // the parent has one
+	run  Run      // that the log files begin with
 
 	begun    time.Time
-	mu       sync.Mutex // guards what follows
-	pipe     io.Writer  // to another process's ledger, which keeps it instead
-	broken   error      // of the pipe
+	mu       sync.Mutex       // guards what follows
+	others   map[int]*journal // log files of the ranks that this process has started, but for log
+	pipe     io.Writer        // to another process's ledger, which keeps it instead
+	broken   error            // of the pipe
 	section  string
 	rank     int // of this process; -1: not known
 	cases    []found
@@ -128,9 +130,31 @@ func Open(files Files, run Run, rank int) (*Ledger, error) {
 		if rank >= 0 || NameOf(files.Log, 0) == files.Log {
 			l.log.name(NameOf(files.Log, rank))
 		}
+		l.run = run
 		l.log.started(run)
 	}
 	return l, nil
+}
+
+// logOf returns the log file of a rank that this process has started: one of its own if %r
+// is in the name, and else that of all. It is nil if there is none.
+func (l *Ledger) logOf(rank int) *journal {
+	if l.log == nil || NameOf(l.Log, 0) == l.Log {
+		return l.log
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	path := NameOf(l.Log, rank)
+	if rank <= 0 { // which this process speaks for
+		l.log.name(path)
+		return l.log
+	}
+	if l.others[rank] == nil {
+		l.others[rank] = newJournal(l.LogMebibytes)
+		l.others[rank].name(path)
+		l.others[rank].started(l.run)
+	}
+	return l.others[rank]
 }
 
 // Send returns a ledger that hands all to that of a parent, which reads the pipe and may
@@ -142,7 +166,7 @@ func Send(pipe io.Writer, logs bool) *Ledger {
 }
 
 func empty(rank int) *Ledger {
-	l := &Ledger{begun: time.Now(), rank: rank, samples: map[string]sample{}, ranks: map[int]*found{}}
+	l := &Ledger{begun: time.Now(), rank: rank, samples: map[string]sample{}, ranks: map[int]*found{}, others: map[int]*journal{}}
 	l.hosts.forget()
 	return l
 }
@@ -216,6 +240,7 @@ func (l *Ledger) add(r any, own bool) {
 		e.Record["rank"] = float64(l.rank)
 	}
 	if l.pipe == nil {
+		l.log.entered(e)
 		l.take(e)
 		return
 	}
@@ -233,10 +258,11 @@ func (l *Ledger) send(e entry) {
 	}
 }
 
-// Receive takes what a child's ledger sends, until the pipe ends. Of a rank that does not
-// speak for all it takes what is about itself.
-func (l *Ledger) Receive(pipe io.Reader, all bool) error {
-	lines := bufio.NewReader(pipe)
+// Receive takes what the ledger of a rank that this process has started sends, until the
+// pipe ends. Rank 0 speaks for all; of another rank it takes what is about itself, and writes
+// all to the log file if the rank has one of its own.
+func (l *Ledger) Receive(pipe io.Reader, rank int) error {
+	lines, log := bufio.NewReader(pipe), l.logOf(rank)
 	for {
 		text, err := lines.ReadBytes('\n')
 		if err != nil {
@@ -250,10 +276,16 @@ func (l *Ledger) Receive(pipe io.Reader, all bool) error {
 			return fmt.Errorf("what a rank has found: %w", err)
 		}
 		if e.Kind == event {
-			if l.log != nil {
-				_, _ = io.WriteString(l.log, e.Line) // Close says it
+			if log != nil {
+				_, _ = io.WriteString(log, e.Line) // Close says it
 			}
-		} else if all || e.Kind == failure || e.Kind == "Place" {
+			continue
+		}
+		own := rank == 0 || e.Kind == failure || e.Kind == "Place"
+		if own || log != l.log {
+			log.entered(e)
+		}
+		if own {
 			l.mu.Lock()
 			l.take(e)
 			l.mu.Unlock()
@@ -274,10 +306,11 @@ func (l *Ledger) Begin(section string) {
 
 // RankEnded says how a process ended that was a rank; death is why it did not end by itself.
 func (l *Ledger) RankEnded(rank, code int, death string) {
+	log := l.logOf(rank)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.log != nil {
-		l.log.Info("rank ended", "rank", rank, "exit_code", code, "why", death)
+	if log != nil {
+		log.Info("rank ended", "rank", rank, "exit_code", code, "why", death)
 	}
 	c := l.rankOf(rank)
 	switch {
@@ -364,21 +397,24 @@ func (l *Ledger) Close(run Run) error {
 		return l.broken
 	}
 	l.settle()
+	var errs []error
 	if l.log != nil {
 		l.log.name(NameOf(l.Log, l.rank))
-		l.log.Info("ended", "command", run.Command, "exit_code", run.ExitCode, "seconds", time.Since(l.begun).Seconds())
+	}
+	for _, log := range append(slices.Collect(maps.Values(l.others)), l.log) {
+		if log == nil {
+			continue
+		}
+		log.Info("ended", "command", run.Command, "exit_code", run.ExitCode, "seconds", time.Since(l.begun).Seconds())
+		if err := log.Close(); err != nil {
+			errs = append(errs, fmt.Errorf("--log-file %s: %w", filepath.Base(l.Log), err))
+		}
 	}
 	switch {
 	case run.ExitCode != 0 && l.failed == 0 && l.shared != nil: // else it is that of a check
 		l.keep(*l.shared)
 	case run.ExitCode != 0 && l.failed == 0, len(l.cases) == 0:
 		l.keep(found{class: "run", name: run.Command, ok: run.ExitCode == 0, why: fmt.Sprintf("exit code %d", run.ExitCode), code: "failed"})
-	}
-	var errs []error
-	if l.log != nil {
-		if err := l.log.Close(); err != nil {
-			errs = append(errs, fmt.Errorf("--log-file %s: %w", filepath.Base(l.Log), err))
-		}
 	}
 	good, bad := l.hosts.lists(run.ExitCode)
 	for _, f := range []struct {

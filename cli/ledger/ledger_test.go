@@ -217,19 +217,19 @@ func TestAChildsLedgerIsItsParents(t *testing.T) {
 	child.AddFailure(Failure{"ping", "no answer", "timeout", nil, nil}, false)
 	text := pipe.String()
 	for _, c := range []struct {
-		all  bool
+		rank int
 		want []string
 	}{
-		{true, []string{"link rank 0 () to rank 1 (): ok", "rank rank 0: skipped", "rank rank 1: timeout"}},
-		{false, []string{"rank rank 0: skipped", "rank rank 1: timeout"}},
+		{0, []string{"link rank 0 () to rank 1 (): ok", "rank rank 0: skipped", "rank rank 1: timeout"}},
+		{1, []string{"rank rank 0: skipped", "rank rank 1: timeout"}},
 	} {
 		l := empty(-1)
-		if err := l.Receive(strings.NewReader(text+`{"kind":"Li`), c.all); err != nil {
+		if err := l.Receive(strings.NewReader(text+`{"kind":"Li`), c.rank); err != nil {
 			t.Error(err)
 		}
 		expect(t, l, exit.Critical, c.want...)
 	}
-	if err := empty(-1).Receive(strings.NewReader("what\n"), true); err == nil {
+	if err := empty(-1).Receive(strings.NewReader("what\n"), 0); err == nil {
 		t.Error("what is no record was taken")
 	}
 }

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"gopkg.in/natefinch/lumberjack.v2"
+
+	"ringcli/trace"
 )
 
 // logsKept is how many files of former lines are kept beside a log file.
@@ -40,7 +42,7 @@ type journal struct {
 // newJournal returns one whose file is put aside after so many MiB.
 func newJournal(mebibytes int) *journal {
 	j := &journal{file: &lumberjack.Logger{MaxSize: mebibytes, MaxBackups: logsKept}}
-	j.Logger = slog.New(slog.NewJSONHandler(j, nil))
+	j.Logger = slog.New(trace.NewJSONHandler(j))
 	return j
 }
 
@@ -63,7 +65,7 @@ func (j *journal) name(path string) {
 func (j *journal) put(line []byte) {
 	if len(line) > j.file.MaxSize<<20 { // which lumberjack refuses
 		var b bytes.Buffer
-		slog.New(slog.NewJSONHandler(&b, nil)).Warn("a line is left out, which is longer than --log-size", "bytes", len(line), "begins", string(line[:begins]))
+		slog.New(trace.NewJSONHandler(&b)).Warn("a line is left out, which is longer than --log-size", "bytes", len(line), "begins", string(line[:begins]))
 		line = b.Bytes()
 	}
 	if j.since += len(line); j.since > j.file.MaxSize<<20 { // the file may be put aside a second time

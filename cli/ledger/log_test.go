@@ -71,6 +71,38 @@ func TestALogHasWhatHappens(t *testing.T) {
 	}
 }
 
+// A rank that this process has started has a file of its own, which is written as lines come:
+// nothing waits for the end.
+func TestEachRanksLogIsWrittenAtOnce(t *testing.T) {
+	dir := t.TempDir()
+	parent := logged(t, filepath.Join(dir, "%r.log"), 1, -1)
+	for rank := range 2 {
+		var pipe bytes.Buffer
+		child := Send(&pipe, true)
+		child.Joined(rank, 2, nil)
+		child.Add(Line{OK: true, Text: "ping"})
+		if err := parent.Receive(&pipe, rank); err != nil {
+			t.Error(err)
+		}
+	}
+	want := []string{"INFO started", "INFO joined", "INFO result"}
+	for rank := range 2 {
+		if got := messages(t, filepath.Join(dir, NameOf("%r.log", rank))); !slices.Equal(got, want) {
+			t.Errorf("before the end the log of rank %d says %q, want %q", rank, got, want)
+		}
+		parent.RankEnded(rank, 0, "")
+	}
+	if err := parent.Close(Run{}); err != nil {
+		t.Error(err)
+	}
+	want = append(want, "INFO rank ended", "INFO ended")
+	for rank := range 2 {
+		if got := messages(t, filepath.Join(dir, NameOf("%r.log", rank))); !slices.Equal(got, want) {
+			t.Errorf("the log of rank %d says %q, want %q", rank, got, want)
+		}
+	}
+}
+
 func TestALogIsPutAside(t *testing.T) {
 	dir := t.TempDir()
 	l := logged(t, filepath.Join(dir, "x.log"), 1, 0)
@@ -154,7 +186,7 @@ func TestAChildsEventsAreInItsParentsLog(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "x.log")
 	parent := logged(t, path, 1, -1)
 	for _, l := range []*Ledger{parent, empty(-1)} {
-		if err := l.Receive(strings.NewReader(text), false); err != nil {
+		if err := l.Receive(strings.NewReader(text), 1); err != nil {
 			t.Error(err)
 		}
 	}

@@ -10,7 +10,6 @@ import (
 
 // take keeps an entry.
 func (l *Ledger) take(e entry) {
-	l.log.entered(e)
 	r := e.Record
 	switch e.Kind {
 	case "Line":

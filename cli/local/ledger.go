@@ -41,7 +41,7 @@ func (p *ledgerPipe) hear(l *ledger.Ledger, rank int, started bool) func(*rankPr
 		return nil
 	}
 	over := make(chan error, 1)
-	go func() { over <- l.Receive(p.read, rank == 0) }()
+	go func() { over <- l.Receive(p.read, rank) }()
 	return func(ended *rankProcess) {
 		death, _ := ended.killedBy()
 		if err := <-over; err != nil && death == nil {

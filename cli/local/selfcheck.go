@@ -30,6 +30,9 @@ type Verdict struct {
 	Problems []string `json:"problems,omitempty"`
 }
 
+// VerdictTable is the table of CSV that a self-check has unless another is asked for.
+const VerdictTable = "Verdict"
+
 // Sent is what the protocols had to send.
 type Sent struct {
 	EagerWrites uint64 `json:"eager_writes"` // WRITE_WITH_IMM into a slot
@@ -78,7 +81,12 @@ var checkedDevices = []string{"soft:lo", "auto"}
 // data over one says nothing about the other; a ring that came to no verdict does.
 func selfCheck(ctx context.Context, s *session.Session, n int, args []string) (worst error) {
 	sum := Verdict{Command: "self-check", OK: true, Ranks: n}
-	for _, device := range checkedDevices {
+	s.Out.PreferTable(VerdictTable)
+	for i, device := range checkedDevices {
+		if i > 0 {
+			s.Out.SetHeaded()
+			args = append(slices.Clone(args), "--"+session.HeadedFlag+"=1")
+		}
 		read, write, err := os.Pipe()
 		if err != nil {
 			return fmt.Errorf("make a pipe from the ranks: %w", err)

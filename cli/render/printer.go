@@ -2,11 +2,9 @@ package render
 
 import (
 	"bytes"
-	"encoding/csv"
 	"encoding/json"
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -23,6 +21,8 @@ const (
 	Table Format = "table"
 	JSON  Format = "json"
 	CSV   Format = "csv"
+	// NCCLTests is the text of nccl-tests, which only records that implement NCCLTester have.
+	NCCLTests Format = "nccl-tests"
 )
 
 // Printer writes results to one writer, each with one Write. It is not safe for concurrent use.
@@ -34,6 +34,7 @@ type Printer struct {
 	head   []Column   // of the table that the last line was of; nil if it was of none
 	over   string     // the heading of the table that the last line was of
 	fields []string   // CSV's header in force
+	csv    *csvTable  // which table CSV has; nil if it has none
 	// Seen, if set, is given each record that is printed, or its parts.
 	Seen func(Record)
 	// Keep, if set, is given each record too, those that people are told of in lines as well.
@@ -48,18 +49,18 @@ type Printer struct {
 // terminal they are as wide as that is, if they can; elsewhere no line is broken,
 // so that each row is one line for grep and awk.
 func New(w io.Writer, format Format) *Printer {
-	return &Printer{w: w, format: format, color: trace.IsTerminal(w) && trace.ColorWanted(), width: func() int { return Width(w) }}
+	return &Printer{w: w, format: format, csv: &csvTable{only: AllTables}, color: trace.IsTerminal(w) && trace.ColorWanted(), width: func() int { return Width(w) }}
 }
 
 // Fork returns a Printer of the same format to the same writer, for other results.
 func (p *Printer) Fork() *Printer {
-	return &Printer{w: p.w, format: p.format, color: p.color, width: p.width, Keep: p.Keep}
+	return &Printer{w: p.w, format: p.format, csv: p.csv, color: p.color, width: p.width, Keep: p.Keep}
 }
 
 // Unshown returns a Printer whose results nobody reads, but for whoever sees or keeps these.
 func (p *Printer) Unshown() *Printer {
 	unshown := New(io.Discard, p.format)
-	unshown.Seen, unshown.Keep = p.Seen, p.Keep
+	unshown.Seen, unshown.Keep, unshown.csv = p.Seen, p.Keep, nil
 	return unshown
 }
 
@@ -118,8 +119,17 @@ func (p *Printer) Print(records ...Record) error {
 			return err
 		}
 	}
-	if p.format == Table {
+	switch p.format {
+	case Table:
 		return p.printTable(records)
+	case NCCLTests:
+		for _, r := range records {
+			if own, ok := r.(NCCLTester); ok {
+				if err := p.Text(own.NCCLTests()); err != nil {
+					return err
+				}
+			}
+		}
 	}
 	return nil
 }
@@ -228,29 +238,4 @@ func (p *Printer) Complain(m Mood, text string) error {
 		lines = Folded(lines[0], width)
 	}
 	return p.Text(p.paint(m, who) + strings.TrimPrefix(strings.Join(lines, "\n"), who) + "\n")
-}
-
-// printCSV begins another table, after an empty line, when records of another type follow.
-func (p *Printer) printCSV(v any) error {
-	names, values, err := flatten(v)
-	if err != nil {
-		return err
-	}
-	w := csv.NewWriter(p.w)
-	if !slices.Equal(names, p.fields) {
-		if p.fields != nil {
-			if err := p.Text("\n"); err != nil {
-				return err
-			}
-		}
-		p.fields = names
-		if err := w.Write(names); err != nil {
-			return err
-		}
-	}
-	if err := w.Write(values); err != nil {
-		return err
-	}
-	w.Flush()
-	return w.Error()
 }

@@ -11,6 +11,10 @@ type Record any
 // of JSON and CSV, as a row of nccl-tests does for out-of-place and in-place.
 type Parts interface{ Parts() []Record }
 
+// NCCLTester is a record that nccl-tests prints, too: NCCLTests returns its lines, each with
+// its line feed, in columns that programs read by their position.
+type NCCLTester interface{ NCCLTests() string }
+
 // Told is a record of which people are told in lines, as Note writes them, in place
 // of a row.
 type Told interface{ Lines() []Line }

@@ -1,13 +1,27 @@
 package session
 
 import (
+	"fmt"
 	"os"
+	"slices"
+	"strings"
 
 	"github.com/spf13/pflag"
 
 	"ringcli/cli/ledger"
 	"ringcli/cli/render"
+	"ringcli/cli/schema"
+	"ringcli/configs"
 )
+
+func init() {
+	configs.Check("csv-table", func(text string) error {
+		if names := append([]string{render.FirstTable, render.AllTables}, schema.Names()...); !slices.Contains(names, text) {
+			return fmt.Errorf("there is no table %q: expected one of %s", text, strings.Join(names, ", "))
+		}
+		return nil
+	})
+}
 
 // OpenLedger keeps what a run finds from here on, if a file is to be made of it. A child of
 // `local` leaves that to its parent.
@@ -28,6 +42,9 @@ func (s *Session) OpenLedger(flags *pflag.FlagSet, run ledger.Run) (err error) {
 // Printer returns one for results, which the ledger keeps too.
 func (s *Session) Printer() *render.Printer {
 	p := render.New(s.Stdout, render.Format(s.Config.String("output")))
+	if table := s.Config.String("csv-table"); table != render.FirstTable || !s.Interactive { // a shell's lines are no stream
+		p.SetTable(table)
+	}
 	if s.Ledger != nil {
 		p.Keep = func(r render.Record) { s.Ledger.Add(r) }
 	}

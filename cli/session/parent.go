@@ -38,9 +38,12 @@ const (
 // parent's end, which the other ranks may have acted on by then.
 var HearsLate func(rank int)
 
+// HeadedFlag is that of a child whose parent has had CSV's header written: 1.
+const HeadedFlag = "csv-headed"
+
 // ChildFlags are what `local` gives its children; help does not show them.
 func ChildFlags(fs *pflag.FlagSet) {
-	for _, name := range []string{ParentFlag, ReportFlag, LedgerFlag, SecretsFlag} {
+	for _, name := range []string{ParentFlag, ReportFlag, LedgerFlag, SecretsFlag, HeadedFlag} {
 		fs.Int(name, 0, "")
 		_ = fs.MarkHidden(name) // it was declared just now
 	}

@@ -241,6 +241,9 @@ func set(s *session.Session, name, value string) error {
 	if err != nil {
 		return err
 	}
+	if name == "output" && value == string(render.NCCLTests) {
+		return exit.Usagef("set output %s: expected table, json or csv; `ringcli bench all-reduce --output %[1]s` prints nccl-tests' table", value)
+	}
 	if name == "inject" && s.Ring != nil {
 		if err := s.Inject(value); err != nil {
 			return err
@@ -255,8 +258,8 @@ func set(s *session.Session, name, value string) error {
 		from = "now"
 	case name == "inject" && s.Ring != nil:
 		from = "now"
-	case name == "output":
-		s.Out, from = render.New(s.Stdout, render.Format(value)), "now"
+	case name == "output", name == "csv-table":
+		s.Out, from = s.Printer(), "now"
 	case name == "pager":
 		from = "the next line"
 	case slices.Contains(session.ProcessSettings, name):

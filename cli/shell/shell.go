@@ -44,7 +44,7 @@ func Open(s *session.Session, t *command.Table) error {
 	s.Shell, s.Jobs, s.Explain = shell, shell.Jobs(), h.explain
 	s.Turns, s.Visits = h.Turns, &session.Visits{}
 	s.Stdout, s.Stderr = shell.Out(), shell.Err()
-	s.Out = render.New(s.Stdout, s.Out.Format())
+	s.Out = s.Printer()
 	s.Progress = session.NewProgress(s.Stderr)
 	return s.SetTrace()
 }
