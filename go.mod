@@ -9,7 +9,6 @@ require (
 	github.com/fatih/color v1.19.0
 	github.com/guptarohit/asciigraph v0.10.0
 	github.com/jstemmer/go-junit-report/v2 v2.1.0
-	github.com/mattn/go-isatty v0.0.24
 	github.com/santhosh-tekuri/jsonschema/v6 v6.0.2
 	github.com/spf13/cast v1.10.0
 	github.com/spf13/cobra v1.10.2
@@ -21,6 +20,7 @@ require (
 )
 
 require (
+	github.com/mattn/go-isatty v0.0.24 // indirect
 	github.com/cpuguy83/go-md2man/v2 v2.0.6 // indirect
 	github.com/fsnotify/fsnotify v1.9.0 // indirect
 	github.com/go-viper/mapstructure/v2 v2.4.0 // indirect

@@ -24,8 +24,8 @@ func TestReportsForMachines(t *testing.T) {
 			`<testcase name="expect wrong == 1" classname="ringcli.command"`, `type="expectation"`,
 		},
 		metrics: {
-			"# TYPE ringcli_operation_seconds gauge\n", `ringcli_operation_wrong_elements{command="local",operation="all-reduce",bytes="4096"`,
-			`ringcli_checks{command="local",result="failed"} 1`, `ringcli_run_exit_code{command="local"} 2`, `ringcli_failure{command="local",code="expectation"} 1`,
+			"# TYPE ringcli_operation_seconds gauge\n", `ringcli_operation_wrong_elements{ring="ring",command="local",operation="all-reduce",bytes="4096"`,
+			`ringcli_checks{ring="ring",command="local",result="failed"} 1`, `ringcli_run_exit_code{command="local"} 2`, `ringcli_failure{command="local",code="expectation"} 1`,
 		},
 	} {
 		text, err := os.ReadFile(path)

@@ -216,7 +216,7 @@ var Settings = []Setting{
 		Comment: "A file for what was checked, as JUnit XML: a test case per check, link and rank.\n%r in its name stands for this rank, whose own file it is then."},
 	{Name: "metrics", Default: "", Guarded: "a file to write", Completes: []string{"files", "prom"},
 		Usage:   "write what was measured to this file, for node_exporter's textfile collector (%r in its name: this rank)",
-		Comment: "A file for what was measured, which node_exporter's textfile collector takes, such\nas /var/lib/prometheus/node-exporter/ringcli.prom. %r stands for this rank."},
+		Comment: "A file for what was measured, which node_exporter's textfile collector takes, such\nas /var/lib/prometheus/node-exporter/ringcli.prom. %r stands for this rank. The\nfile's name is the label ring: give each ring of a node a name that stays."},
 	{Name: "log-file", Default: "", Guarded: "a file to write", Completes: []string{"files", "log"},
 		Usage:   "write results, failures and the trace's events to this file as they come, as JSON (%r in its name: each rank writes its own)",
 		Comment: "A file for results, failures and the trace's events as they come, a line of JSON\neach. %r in its name stands for this rank. What is there is kept."},

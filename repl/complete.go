@@ -28,10 +28,7 @@ func (s *Shell) suggest(line string, pos int) (insert, list string) {
 }
 
 func (s *Shell) columns() int {
-	if fd, ok := isTerminal(s.onTerminal); ok {
-		return width(fd)
-	}
-	return defaultWidth
+	return width(s.onTerminal)
 }
 
 // suggest completes typed, which may be quoted, before the rest of the line.

@@ -78,7 +78,7 @@ func newLineEditor(s *Shell, in, out *os.File) (*lineEditor, error) {
 // start makes the readline. It is left until the first line, after which it can
 // be closed without a race.
 func (e *lineEditor) start() (err error) {
-	e.columns = width(e.out.Fd())
+	e.columns = width(e.out)
 	e.rl, err = readline.NewEx(&readline.Config{
 		HistoryLimit:           historyLimit + 2,
 		DisableAutoSaveHistory: true,
@@ -87,7 +87,7 @@ func (e *lineEditor) start() (err error) {
 		Listener:               e,
 		Painter:                e,
 		EOFPrompt:              "\n", // none
-		FuncGetWidth:           func() int { return width(e.out.Fd()) },
+		FuncGetWidth:           func() int { return width(e.out) },
 		FuncIsTerminal:         func() bool { return true },
 		FuncMakeRaw:            e.term.raw,
 		FuncExitRaw:            e.term.restore,
@@ -113,7 +113,7 @@ func (e *lineEditor) ReadLine(ctx context.Context, prompt string) (string, error
 		}
 	}
 	if e.wide.Swap(false) {
-		e.columns = width(e.out.Fd())
+		e.columns = width(e.out)
 		e.reflow()
 	}
 	stop := context.AfterFunc(ctx, e.keys.finish)
@@ -133,7 +133,7 @@ func (e *lineEditor) ReadLine(ctx context.Context, prompt string) (string, error
 
 // fitting is the prompt, which readline wants on one line.
 func (e *lineEditor) fitting(prompt string) string {
-	if columns(prompt) >= width(e.out.Fd()) {
+	if columns(prompt) >= width(e.out) {
 		return "> "
 	}
 	return prompt
@@ -237,7 +237,7 @@ func (e *lineEditor) refresh() {
 // is lost. It needs readline's goroutine.
 func (e *lineEditor) resize() {
 	before := e.columns
-	e.columns = width(e.out.Fd())
+	e.columns = width(e.out)
 	if e.columns < before {
 		e.rl.Clean()
 	}

@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"ringcli/trace"
 )
 
 // A Shell reads lines and runs them until it is left. Run is called once; all
@@ -76,16 +78,16 @@ func (s *Shell) Host() Host { return s.host }
 // editor that fit.
 func (s *Shell) openTerminal() error {
 	o := &s.options
-	inFd, typed := isTerminal(o.Stdin)
+	in, inFile := o.Stdin.(*os.File)
+	typed := inFile && trace.IsTerminal(in)
 	s.interactive = typed
 	s.screen = &screen{escapes: !dumb()}
 	newStream := func(w io.Writer) *stream {
-		_, onScreen := isTerminal(w)
-		return &stream{s: s.screen, w: w, onScreen: onScreen}
+		return &stream{s: s.screen, w: w, onScreen: trace.IsTerminal(w)}
 	}
 	s.out, s.err = newStream(o.Stdout), newStream(o.Stderr)
 	if typed {
-		s.term = &terminal{fd: int(inFd)}
+		s.term = &terminal{fd: int(in.Fd())}
 		for _, each := range []*stream{s.err, s.out} {
 			if each.onScreen {
 				s.onTerminal = each.w
@@ -96,10 +98,9 @@ func (s *Shell) openTerminal() error {
 	// NO_COLOR counts if it is not empty (https://no-color.org).
 	s.color = s.screen.prompts && s.screen.escapes && os.Getenv("NO_COLOR") == ""
 
-	in, inFile := o.Stdin.(*os.File)
 	out, outFile := o.Stdout.(*os.File)
 	var err error
-	if typed && s.out.onScreen && inFile && outFile && !dumb() {
+	if typed && s.out.onScreen && outFile && !dumb() {
 		s.editor, err = newLineEditor(s, in, out)
 	} else {
 		s.editor, err = newPlainEditor(o.Stdin, s.onTerminal, s.screen.take)

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"ringcli/trace"
 )
 
 func TestTypedLines(t *testing.T) {
@@ -190,7 +192,7 @@ func TestNew(t *testing.T) {
 	if s.Alias("a b", "c") == nil {
 		t.Error("an alias of two words")
 	}
-	if _, terminal := isTerminal(s.Out()); terminal || s.Interactive() {
+	if trace.IsTerminal(s.Out()) || s.Interactive() {
 		t.Error("a buffer is taken for a terminal")
 	}
 }

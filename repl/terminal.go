@@ -1,23 +1,15 @@
 package repl
 
 import (
+	"cmp"
 	"io"
 	"os"
 	"sync"
 
-	"github.com/mattn/go-isatty"
 	"golang.org/x/sys/unix"
-)
 
-// isTerminal returns the file descriptor of a stream that is a terminal.
-func isTerminal(stream any) (fd uintptr, ok bool) {
-	f, ok := stream.(interface{ Fd() uintptr })
-	if !ok {
-		return 0, false
-	}
-	fd = f.Fd()
-	return fd, isatty.IsTerminal(fd)
-}
+	"ringcli/trace"
+)
 
 // dumb tells whether the terminal understands no escape codes.
 func dumb() bool {
@@ -25,8 +17,7 @@ func dumb() bool {
 	return term == "" || term == "dumb"
 }
 
-// defaultWidth is assumed of a terminal that does not say how wide it is, such
-// as a serial line, columns.
+// defaultWidth is assumed of a terminal that has lost its size, columns.
 const defaultWidth = 80
 
 // terminal is the settings of the terminal that lines are typed on.
@@ -82,12 +73,9 @@ func (t *terminal) restore() error {
 }
 
 // width is in columns.
-func width(fd uintptr) int {
-	size, err := unix.IoctlGetWinsize(int(fd), unix.TIOCGWINSZ)
-	if err != nil || size.Col == 0 {
-		return defaultWidth
-	}
-	return int(size.Col)
+func width(stream any) int {
+	columns, _ := trace.TerminalSize(stream)
+	return cmp.Or(columns, defaultWidth)
 }
 
 // waiter waits for a file descriptor to be readable, or to be woken.

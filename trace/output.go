@@ -14,7 +14,6 @@ import (
 	"unicode"
 
 	"github.com/fatih/color"
-	"github.com/mattn/go-isatty"
 )
 
 // Format is how events are written, one a line.
@@ -153,12 +152,6 @@ type both [2]handler
 
 func (b both) Handle(ctx context.Context, r slog.Record) error {
 	return errors.Join(b[0].Handle(ctx, r), b[1].Handle(ctx, r))
-}
-
-// IsTerminal reports whether a stream leads to a terminal.
-func IsTerminal(stream any) bool {
-	f, ok := stream.(interface{ Fd() uintptr })
-	return ok && isatty.IsTerminal(f.Fd())
 }
 
 // ColorWanted reports what the environment says about colour: https://no-color.org, where

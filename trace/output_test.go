@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"ringcli/trace/tracetest"
+
+	"golang.org/x/sys/unix"
 )
 
 // story is one of everything.
@@ -94,6 +96,12 @@ func TestAutoIsColouredTextOnATerminal(t *testing.T) {
 	t.Setenv("NO_COLOR", "")
 	t.Setenv("TERM", "xterm")
 	restore(t)
+	if IsTerminal(terminal) {
+		t.Error("a terminal of 0 x 0, such as Open MPI's, counts as one")
+	}
+	if err := unix.IoctlSetWinsize(int(terminal.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Row: 24, Col: 80}); err != nil {
+		t.Fatal(err)
+	}
 	if err := SetOutput(terminal, Auto); err != nil {
 		t.Fatal(err)
 	}
@@ -106,6 +114,10 @@ func TestAutoIsColouredTextOnATerminal(t *testing.T) {
 	}
 	if output.format != Text || output.color {
 		t.Errorf("with NO_COLOR: format %s, coloured %t", output.format, output.color)
+	}
+	t.Cleanup(func() { shared.Store(false) })
+	if ShareStreams(); IsTerminal(terminal) {
+		t.Error("a terminal counts as one where a launcher's ranks share it")
 	}
 }
 

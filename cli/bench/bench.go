@@ -499,10 +499,11 @@ func (h hint) Words() []string  { return nil }
 func AsProcess(c command.Row, example string) command.Row {
 	check, run, flags := c.Check, c.Run, c.Flags
 	c.Group, c.Where, c.Needs, c.Stops, c.Check, c.Example, c.Settings = command.GroupRing, command.Process, 0, false, nil, example, session.RingSettings
-	c.Long += "\n\nTakes connect's flags, or -n for ranks on this machine; mpirun and srun\nstart it as they do connect."
+	c.Long += "\n\nTakes connect's flags, or -n for ranks on this machine; mpirun and srun\nstart it as they do connect. Rank 0 prints, with --print all each rank."
 	c.Flags = func(fs *pflag.FlagSet) {
 		local.RanksFlag(fs, 0)
 		flags(fs)
+		connect.PrintFlag(fs)
 		session.ChildFlags(fs)
 		ncclFlag(fs, c.Name)
 	}
@@ -528,7 +529,13 @@ func AsProcess(c command.Row, example string) command.Row {
 		if !known {
 			return exit.Usagef("%s: neither -n nor --list is given: expected -n N for ranks on this machine, or --index I --list a,b,c on each node, or mpirun or srun to start it", c.Name)
 		}
-		return connect.InRing(s.Patient(ctx), s, func(ctx context.Context) error { return run(ctx, s, call) })
+		s.OnlyRank0 = connect.OnlyRank0(call.Flags)
+		if err := connect.NoteRank0(s); err != nil {
+			return err
+		}
+		return connect.InRing(s.Patient(ctx), s, func(ctx context.Context) error {
+			return s.Together(func() error { return run(ctx, s, call) })
+		})
 	}
 	return c
 }

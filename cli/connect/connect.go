@@ -85,7 +85,7 @@ func runConnect(ctx context.Context, s *session.Session, call command.Call) erro
 	if err != nil {
 		return err
 	}
-	s.OnlyRank0 = !command.IsOn(call.Flags, "check") && command.Value[string](call.Flags, "print") == "0"
+	s.OnlyRank0 = !command.IsOn(call.Flags, "check") && OnlyRank0(call.Flags)
 	follow, check := command.IsOn(call.Flags, "follow"), command.IsOn(call.Flags, "check")
 	if follow && (script != "" || check) {
 		return exit.Usagef("--follow with -c, -f or --check: expected it alone: rank 0 says what to run")
@@ -104,15 +104,13 @@ func runConnect(ctx context.Context, s *session.Session, call command.Call) erro
 		}
 		return retrying(ctx, s, limit, false, func(ctx context.Context) error { return shell.Run(ctx, s) })
 	case script == "":
-		script, s.OnlyRank0 = SelfCheckName, s.Launched && command.Value[string](call.Flags, "print") == "0"
+		script, s.OnlyRank0 = SelfCheckName, s.Launched && OnlyRank0(call.Flags)
 	}
 	if err := lines.Check(ctx, s, call.Table, script, s.RanksHere()); err != nil {
 		return err
 	}
-	if s.OnlyRank0 && !s.Launched && s.Config.Int("index") > 0 && trace.IsTerminal(s.Stdout) {
-		if err := s.Out.Note(render.Faint, "rank 0 prints the results; with --print all they are here, too"); err != nil {
-			return err
-		}
+	if err := NoteRank0(s); err != nil {
+		return err
 	}
 	return retrying(ctx, s, limit, true, func(ctx context.Context) error { return lines.Run(ctx, s, call.Table, script) })
 }
@@ -136,6 +134,31 @@ func runShellProcess(ctx context.Context, s *session.Session, call command.Call)
 		err = lines.Run(ctx, s, call.Table, script)
 	}
 	return s.Leave(ctx, err, session.End)
+}
+
+// printFlag says which ranks print results.
+const printFlag = "print"
+
+// PrintFlag says which ranks print the results of what all ranks run together.
+func PrintFlag(fs *pflag.FlagSet) {
+	whose := []string{"0", "all"}
+	command.ChoiceFlag(fs, printFlag, "whose", &whose[0], whose, func(text string) (string, error) {
+		if !slices.Contains(whose, text) {
+			return "", errors.New("expected 0 or all")
+		}
+		return text, nil
+	}, "who prints the results of what all ranks run together: rank 0 (0), or each rank (all)")
+}
+
+// OnlyRank0 tells whether rank 0 alone is to print.
+func OnlyRank0(fs *pflag.FlagSet) bool { return command.Value[string](fs, printFlag) == "0" }
+
+// NoteRank0 tells a person at another rank's terminal why there are no results.
+func NoteRank0(s *session.Session) error {
+	if s.OnlyRank0 && s.Parent == nil && s.Config.Int("index") > 0 && trace.IsTerminal(s.Stdout) {
+		return s.Out.Note(render.Faint, "rank 0 prints the results; with --print all they are here, too")
+	}
+	return nil
 }
 
 // InRing joins the ring, runs do, and leaves.
@@ -176,13 +199,7 @@ The C programs' spelling "-myindex 0 -list a b" is understood.
 		Settings: slices.Concat(session.RingSettings, session.HostLists),
 		Flags: func(fs *pflag.FlagSet) {
 			ScriptFlags(fs)
-			whose := []string{"0", "all"}
-			command.ChoiceFlag(fs, "print", "whose", &whose[0], whose, func(text string) (string, error) {
-				if !slices.Contains(whose, text) {
-					return "", errors.New("expected 0 or all")
-				}
-				return text, nil
-			}, "who prints the results of the commands of -c, -f and --follow that all ranks run together: rank 0 (0), or each rank (all)")
+			PrintFlag(fs)
 			fs.Bool("follow", false, "take the commands of rank 0, which leads; without a token on loopback addresses only")
 			command.DurationFlag(fs, retryFlag, 0, "for how long after a failure to join the ring again and run the script anew (not at all)")
 			session.ChildFlags(fs)

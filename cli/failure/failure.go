@@ -29,7 +29,7 @@ type Failure struct {
 	Code     codes.Code `json:"code" col:"code"`
 	Error    string     `json:"error" col:"error|last|bad"`
 	ExitCode int        `json:"exit_code" col:"exit code"`
-	// Rank is there where one process reports for several ranks.
+	// Rank is there where one process reports for several ranks, or a launcher has started them.
 	Rank *int `json:"rank,omitempty"`
 	// Verdict is there if the ring has failed: which rank or edge is at fault, as all ranks
 	// that reach each other are told.
@@ -85,6 +85,13 @@ func Report(s *session.Session, command string, err error, code int) {
 		f.Retry = new(retry.left.Seconds())
 	}
 	s.Ledger.AddFailure(f, exit.IsShared(err))
+	who := ""
+	if s.Launched { // the ranks share a stream, and a launcher may mix their exit codes
+		f.Rank = new(s.Config.Int("index"))
+		if who = fmt.Sprintf("rank %d: ", *f.Rank); !retries {
+			text = fmt.Sprintf("exit %d: %s", code, text)
+		}
+	}
 	if s.Out.Format() == render.JSON {
 		out := s.Out
 		if s.SpeaksToParent() {
@@ -98,15 +105,15 @@ func Report(s *session.Session, command string, err error, code int) {
 	if code == exit.Warning {
 		mood = render.Fair
 	}
-	_ = out.Complain(mood, text) // there is nowhere left to say that it cannot be written
+	_ = out.Complain(mood, who+text) // there is nowhere left to say that it cannot be written
 	for _, f := range Gist(found.findings) {
-		_ = out.Complain(mood, fmt.Sprintf("  %s, %s: %s%s", f.Side, f.Severity, f.Text, f.toDo()))
+		_ = out.Complain(mood, fmt.Sprintf("%s  %s, %s: %s%s", who, f.Side, f.Severity, f.Text, f.toDo()))
 	}
 	if injected(s, code) != "" {
-		_ = out.Complain(mood, "  "+s.Place.InjectedNote())
+		_ = out.Complain(mood, who+"  "+s.Place.InjectedNote())
 	}
 	if retries {
-		_ = out.Complain(render.Fair, fmt.Sprintf("joining again, for at most %s: the script runs anew then", calls.Ago(retry.left)))
+		_ = out.Complain(render.Fair, fmt.Sprintf("%sjoining again, for at most %s: the script runs anew then", who, calls.Ago(retry.left)))
 	}
 }
 

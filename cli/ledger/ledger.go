@@ -450,6 +450,13 @@ func (l *Ledger) properties(run Run) [][2]string {
 	return list
 }
 
+// ringOf is the label that keeps the series of a node's files apart: node_exporter drops a
+// series that an earlier file has. It is the file's name, since a folder has each name once,
+// the same for all ranks and for each run.
+func ringOf(path string) string {
+	return strings.ReplaceAll(strings.TrimSuffix(filepath.Base(path), ".prom"), rankMark, "*")
+}
+
 // all are the samples of a run, each with this process's rank: a node may have several files.
 func (l *Ledger) all(run Run) []sample {
 	list := make([]sample, 0, len(l.samples)+len(l.cases)+8)
@@ -489,7 +496,7 @@ func (l *Ledger) all(run Run) []sample {
 		sample{"build_info", []label{{"version", run.Version}, {"goversion", runtime.Version()}}, 1},
 	)
 	for i := range list {
-		own := []label{{"command", run.Command}}
+		own := []label{{"ring", ringOf(l.Metrics)}, {"command", run.Command}}
 		if l.rank >= 0 {
 			own = append(own, label{"rank", strconv.Itoa(l.rank)})
 		}

@@ -14,6 +14,8 @@ import (
 	"unicode/utf8"
 
 	"golang.org/x/sys/unix"
+
+	"ringcli/trace"
 )
 
 // The settings of a pager that name no command.
@@ -40,7 +42,7 @@ type Pager struct {
 
 // NewPager returns a Pager for a stream; nil if that is no terminal that one can be read on.
 func NewPager(w io.Writer, command string) *Pager {
-	if columns, rows := window(w); columns == 0 || rows == 0 || os.Getenv("TERM") == "" || os.Getenv("TERM") == "dumb" {
+	if !trace.IsTerminal(w) || os.Getenv("TERM") == "" || os.Getenv("TERM") == "dumb" {
 		return nil
 	}
 	return &Pager{w: w, Command: command}
@@ -59,7 +61,7 @@ func (p *Pager) Show(ctx context.Context) error {
 	text := bytes.Clone(p.text.Bytes())
 	p.text.Reset()
 	// The prompt takes a line, too.
-	columns, most := window(p.w)
+	columns, most := trace.TerminalSize(p.w)
 	if ctx.Err() == nil && columns > 0 && rows(text, columns) >= most && p.page(ctx, text) {
 		return nil
 	}

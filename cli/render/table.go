@@ -6,26 +6,13 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"golang.org/x/sys/unix"
+	"ringcli/trace"
 )
 
-// Width returns how many columns a stream's terminal has; 0 if it is none, or
-// does not say.
+// Width returns how many columns a stream's terminal has; 0 if it is none.
 func Width(stream any) int {
-	columns, _ := window(stream)
+	columns, _ := trace.TerminalSize(stream)
 	return columns
-}
-
-func window(stream any) (columns, rows int) {
-	f, ok := stream.(interface{ Fd() uintptr })
-	if !ok {
-		return 0, 0
-	}
-	size, err := unix.IoctlGetWinsize(int(f.Fd()), unix.TIOCGWINSZ)
-	if err != nil {
-		return 0, 0
-	}
-	return int(size.Col), int(size.Row)
 }
 
 func (p *Printer) printTable(records []Record) error {

@@ -24,6 +24,9 @@ var LaunchSettings = []string{"list", "index", "world-size", "launcher", "master
 // rank 0 of 1, if alone allows it. It tells whether there are a list and an index now.
 func (s *Session) Launch(ctx context.Context, alone bool) (ok bool, err error) {
 	if s.Config.String("list") != "" {
+		if s.Config.Get("index").Origin.IsForeign() {
+			return true, s.share()
+		}
 		return true, nil
 	}
 	if err := s.Config.CheckForeign("index", "world-size", "master-addr", "master-port"); err != nil {
@@ -65,6 +68,9 @@ func (s *Session) Launch(ctx context.Context, alone bool) (ok bool, err error) {
 	}() // else it is held to the end, for the next ring, too
 	list, own := "127.0.0.1:"+strconv.Itoa(port), 0
 	if kind != "" {
+		if err = s.share(); err != nil {
+			return false, err
+		}
 		if o.Token, _, err = s.Token(); err != nil {
 			return false, err
 		}
@@ -82,11 +88,18 @@ func (s *Session) Launch(ctx context.Context, alone bool) (ok bool, err error) {
 			return false, err
 		}
 	}
-	s.Launched = kind != ""
-	if s.Launched { // by one command line for all
+	if s.Launched {
 		err = s.Ledger.CheckApart(s.mostOnAHost())
 	}
 	return err == nil, err
+}
+
+// share is for a rank that a launcher has started: its streams are those of the other ranks.
+func (s *Session) share() error {
+	s.Launched = true // by one command line for all
+	trace.ShareStreams()
+	s.Out, s.Progress = s.Printer(), NewProgress(s.Stderr)
+	return s.SetTrace()
 }
 
 // isOwn tells whether the user has given a value to ringcli.

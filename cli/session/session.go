@@ -62,7 +62,7 @@ type common struct {
 	OnlyRank0 bool
 	// Follows says that this rank takes the leader's commands.
 	Follows bool
-	// Launched says that a launcher has started the ranks and told them of each other.
+	// Launched says that a launcher has started the ranks.
 	Launched bool
 	names    map[hosts.Node]string // of the hosts of a ring that was launched
 	over     context.Context       // of Over; nil if Patient was not asked
