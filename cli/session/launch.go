@@ -11,8 +11,10 @@ import (
 
 	"ringcli/cli/exit"
 	"ringcli/configs"
+	"ringcli/configs/codes"
 	"ringcli/ring/bootstrap/hosts"
 	"ringcli/ring/bootstrap/launch"
+	"ringcli/ring/diagnose"
 	"ringcli/trace"
 )
 
@@ -147,7 +149,7 @@ func (s *Session) gather(ctx context.Context, kind string, o launch.Options, por
 		return nil, errors.Join(exit.Usagef("launcher %s has started %d ranks, and world-size is %d (from %s): expected the same, or none", kind, l.Size(), o.Size, size.Origin), l.Close())
 	}
 	self := launch.Self{Rank: o.Rank, From: s.Config.Get("index").Origin.String(), Port: port}
-	if s.Config.IsSet("advertise") {
+	if s.Config.String("advertise") != "auto" {
 		self.Advertise = s.Config.String("advertise")
 	}
 	r, err = launch.Gather(ctx, l, self)
@@ -164,11 +166,22 @@ func (s *Session) named(r *launch.Ring) error {
 	if err != nil {
 		return err
 	}
+	s.networks = r.Others
 	s.names = map[hosts.Node]string{}
 	for rank, node := range nodes {
 		s.names[node] = r.Names[rank]
 	}
 	return nil
+}
+
+// apart adds to the error of a ring whose ranks do not reach each other which other network a
+// launcher's ranks have in common.
+func (s *Session) apart(err error) error {
+	code := diagnose.FailureCode(err)
+	if len(s.networks) == 0 || code != codes.Unreachable && code != codes.Absent {
+		return err
+	}
+	return fmt.Errorf("%w; all hosts have an address in %s, too: --advertise %s would take that network", err, s.networks[0], s.networks[0])
 }
 
 // HostsOf are the nodes' hosts: by their names, where a launcher has started the ranks, else as

@@ -141,7 +141,7 @@ func masterHost(text string) (string, error) {
 	if _, err := netip.ParseAddr(host); err == nil {
 		return host, nil
 	}
-	if host == "" || strings.ContainsAny(host, ":/[] \t") {
+	if hosts.NotName(host) != "" {
 		return "", usage.Errorf("master-addr is %q: expected a host name or an address alone, such as node0, 10.0.5.4 or fd00::1; the port is --master-port (MASTER_PORT)", text)
 	}
 	return host, nil

@@ -97,10 +97,11 @@ func openListed(ctx context.Context) (launch.Launcher, error) {
 	if err != nil {
 		return nil, err
 	}
-	addrs, err := hosts.Resolve(ctx, nodes)
+	found, err := hosts.Resolve(ctx, nodes, nil) // of addresses
 	if err != nil {
 		return nil, err
 	}
+	addrs := hosts.First(found, nodes)
 	c, err := bootstrap.Open(ctx, bootstrap.Config{List: nodes, Rank: rank, Addrs: addrs, Bind: addrs[rank]})
 	if err == nil {
 		_, _, err = c.Exchange(ctx, nil, nil)
