@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -147,7 +148,7 @@ func TestANameMoves(t *testing.T) {
 	leader.await(leader.err, "has the address 10.77.0.2 now", 1)
 	computes(t, leader, 0, 2)
 	_ = follower.Process.Kill()
-	follower.end(t, hung)
+	_ = follower.Wait() // it was killed
 	ip(t, "-n", nodes[1], "address", "delete", "10.77.0.2/24", "dev", "eth0")
 	ip(t, "-n", nodes[1], "address", "add", "10.77.0.3/24", "dev", "eth0")
 	for _, n := range known {
@@ -188,6 +189,57 @@ func TestNamesOfTwoFamilies(t *testing.T) {
 			for rank, p := range ranks {
 				if code, out := p.end(t, hung), p.stdout.String(); code != exit.OK || !strings.Contains(out, c.want) {
 					t.Errorf("rank %d: exit code %d, expected %s\n%s%s", rank, code, c.want, out, p.stderr.String())
+				}
+			}
+		})
+	}
+}
+
+// containers is two hosts, each with a bridge of its own by the same network as default route,
+// and a network that both are in.
+func containers(t *testing.T) []string {
+	nodes := newIsland(t, 2)
+	for i, name := range nodes {
+		ip(t, "-n", name, "address", "flush", "dev", "eth0")
+		ip(t, "-n", name, "address", "add", fmt.Sprintf("10.9.0.%d/24", i+1), "dev", "eth0")
+		ip(t, "-n", name, "link", "add", "name", "docker0", "type", "veth", "peer", "name", "container0")
+		for _, link := range []string{"docker0", "container0"} {
+			ip(t, "-n", name, "link", "set", "dev", link, "up")
+		}
+		ip(t, "-n", name, "address", "add", fmt.Sprintf("172.17.0.%d/16", i+2), "dev", "docker0")
+		ip(t, "-n", name, "route", "add", "default", "via", "172.17.0.1", "dev", "docker0")
+	}
+	return nodes
+}
+
+// The ring is on the network over which the ranks have reached rank 0, whatever the default
+// routes say; where it is on another, the error names --advertise with that network.
+func TestTheNetworkOfRank0(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		args []string
+		code int
+		want string
+	}{
+		"by itself":           {nil, exit.OK, `"gid":"::ffff:10.9.0.`},
+		"by its network":      {[]string{"--advertise", "10.9.0.0/24"}, exit.OK, `"gid":"::ffff:10.9.0.`},
+		"another":             {[]string{"--advertise", "172.17.0.0/16", "--timeout", "8s"}, exit.Critical, "all hosts have an address in 10.9.0.0/24, too: --advertise 10.9.0.0/24 would take that network"},
+		"one that nobody has": {[]string{"--advertise", "10.8.0.0/24"}, exit.Usage, "advertise is the network 10.8.0.0/24, and this host has no address in it: expected one of "},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			nodes := containers(t)
+			var ranks []*process
+			for i, rank := range []string{"0", "1"} {
+				p := program(t, append([]string{"connect", "--device", "soft", "--print", "all", "-c", "status; ping", "--output", "json"}, c.args...)...).in(nodes[i])
+				p.Env = append(p.Env, "RANK="+rank, "WORLD_SIZE=2", "MASTER_ADDR=10.9.0.1", "MASTER_PORT=18700")
+				p.start(t)
+				ranks = append(ranks, p)
+			}
+			for rank, p := range ranks {
+				code := p.end(t, hung)
+				if text := p.stdout.String() + p.stderr.String(); code != c.code || !strings.Contains(text, c.want) {
+					t.Errorf("rank %d: exit code %d, expected %d and %s\n%s", rank, code, c.code, c.want, text)
 				}
 			}
 		})

@@ -138,6 +138,12 @@ func unsaid(c *configs.Config, kind string, o launch.Options) error {
 
 func (s *Session) gather(ctx context.Context, kind string, o launch.Options, port int) (r *launch.Ring, err error) {
 	limit := s.Config.Duration("timeout")
+	self := launch.Self{Rank: o.Rank, From: s.Config.Get("index").Origin.String(), Port: port}
+	if advertise := s.Config.String("advertise"); advertise != "auto" {
+		if self.Advertise, err = launch.Advertised(advertise); err != nil {
+			return nil, err
+		}
+	}
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("nothing came within %s (--timeout)", limit))
 	defer cancel()
 	defer s.Progress.Clock("asking the launcher (%s) for the other ranks, at most %s", kind, limit)()
@@ -147,10 +153,6 @@ func (s *Session) gather(ctx context.Context, kind string, o launch.Options, por
 	}
 	if size := s.Config.Get("world-size"); s.Config.IsSet("world-size") && l.Size() != o.Size {
 		return nil, errors.Join(exit.Usagef("launcher %s has started %d ranks, and world-size is %d (from %s): expected the same, or none", kind, l.Size(), o.Size, size.Origin), l.Close())
-	}
-	self := launch.Self{Rank: o.Rank, From: s.Config.Get("index").Origin.String(), Port: port}
-	if s.Config.String("advertise") != "auto" {
-		self.Advertise = s.Config.String("advertise")
 	}
 	r, err = launch.Gather(ctx, l, self)
 	if err = errors.Join(err, l.Close()); err != nil {

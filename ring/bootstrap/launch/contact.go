@@ -39,7 +39,7 @@ type contact struct {
 type Self struct {
 	Rank      int    // -1: nothing, then it is the launcher's own
 	From      string // where Rank is from, for people
-	Advertise string // "" or the setting: a name, an address, or a network in which this host has one
+	Advertise string // "" or as Advertised has it
 	Port      int    // the control ring's
 }
 
@@ -54,11 +54,7 @@ type Ring struct {
 
 // Gather makes the ring that a launcher's ranks are.
 func Gather(ctx context.Context, l Launcher, self Self) (*Ring, error) {
-	c := contact{Rank: self.Rank, From: self.From, Port: self.Port, Addrs: addresses()}
-	var err error
-	if c.Advertise, err = advertised(self.Advertise, c.Addrs); err != nil {
-		return nil, err
-	}
+	c := contact{Rank: self.Rank, From: self.From, Port: self.Port, Addrs: addresses(), Advertise: self.Advertise}
 	if g, ok := l.(*guest); ok {
 		c.Via, c.To = addrOf(g.LocalAddr()), g.arrived
 	}
@@ -98,12 +94,13 @@ func Gather(ctx context.Context, l Launcher, self Self) (*Ring, error) {
 	return &Ring{strings.Join(list, ","), namesOf(byRank, list), c.Rank, others}, nil
 }
 
-// advertised is the name or address that a setting says: of a network, this host's address there.
-func advertised(setting string, own []netip.Prefix) (string, error) {
+// Advertised is the name or address that a setting says: of a network, this host's address there.
+func Advertised(setting string) (string, error) {
 	network, err := netip.ParsePrefix(setting)
 	if err != nil {
 		return setting, nil
 	}
+	own := addresses()
 	for _, p := range own {
 		if network.Contains(p.Addr()) {
 			return p.Addr().String(), nil
@@ -178,15 +175,13 @@ func listOf(all []*contact) (entries []string, others []netip.Prefix, err error)
 	} else {
 		at = reached(all, byHost)
 		for _, p := range all[0].Addrs {
-			switch found := within(p.Masked(), byHost); {
-			case len(found) < len(byHost):
-			case len(at) < len(byHost):
-				at = found
-			case !maps.Equal(found, at):
-				others = append(others, p.Masked())
+			if len(at) == len(byHost) {
+				break
 			}
+			at = within(p.Masked(), byHost)
 		}
 	}
+	used := map[string]string{}
 	for _, c := range all {
 		address := at[c.Host]
 		switch first := byHost[c.Host]; {
@@ -198,7 +193,13 @@ func listOf(all []*contact) (entries []string, others []netip.Prefix, err error)
 		default:
 			return nil, nil, usage.Codedf(codes.Unreachable, "host %s, rank %d, has no address but loopback, and other ranks are on other hosts: expected one, or --advertise", c.Name, c.Rank)
 		}
+		used[c.Host] = address
 		entries = append(entries, net.JoinHostPort(address, fmt.Sprint(c.Port)))
+	}
+	for _, p := range all[0].Addrs {
+		if found := within(p.Masked(), byHost); len(byHost) > 1 && len(found) == len(byHost) && !maps.Equal(found, used) {
+			others = append(others, p.Masked())
+		}
 	}
 	return entries, others, nil
 }
