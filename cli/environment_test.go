@@ -196,7 +196,6 @@ func TestTheEnvironmentSaysWrong(t *testing.T) {
 			"RANK=0", "WORLD_SIZE=1", "SLURM_STEP_ID=0", "SLURM_JOB_ID=7", "SLURM_STEP_NODELIST=127.0.0.1", "SLURM_PROCID=1", "SLURM_NTASKS=2"},
 		"no task that srun has started: run `srun ringcli ...`":    {"SLURM_JOB_ID=7", "SLURM_STEP_ID=4294967291", "SLURM_STEP_NODELIST=127.0.0.1", "SLURM_PROCID=0", "SLURM_NTASKS=8"},
 		"no task that srun has started: run `srun":                 {"SLURM_JOB_ID=7", "SLURM_STEP_ID=4294967290", "SLURM_STEP_NODELIST=127.0.0.1", "SLURM_PROCID=0", "SLURM_NTASKS=8", "SLURM_STEP_NUM_TASKS=1"},
-		"heterogeneous job of Slurm (SLURM_HET_SIZE is 2)":         {"SLURM_JOB_ID=7", "SLURM_STEP_ID=0", "SLURM_HET_SIZE=2", "SLURM_STEP_NODELIST=127.0.0.1", "SLURM_PROCID=0", "SLURM_NTASKS=1"},
 		"MPICH's mpiexec -pmi-port has started this process":       {"PMI_PORT=node0:4711", "PMI_ID=1"},
 		"this is a job of PBS (PBS_NODEFILE)":                      {"PBS_NODEFILE=/etc/hosts", "PBS_JOBID=7.server"},
 		"this is a job of Grid Engine (PE_HOSTFILE)":               {"PE_HOSTFILE=/etc/hosts", "JOB_ID=7"},

@@ -73,6 +73,7 @@ func (x *exchange) hear(ctx context.Context) (err error) {
 		return err
 	}
 	r.epoch.Store(r.control.Epoch())
+	r.addrs = r.control.Addrs()
 	for side, raw := range [2]json.RawMessage{Left: fromLeft, Right: fromRight} {
 		if err := json.Unmarshal(raw, &x.remote[side]); err != nil {
 			return fmt.Errorf("what %s sent is no queue pair's address: %w", r.nodeName(r.edges[side].Peer), err)

@@ -2,9 +2,7 @@ package ring
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"net"
 	"time"
 
 	"ringcli/configs/codes"
@@ -55,9 +53,6 @@ func (r *Ring) comesUp(err error) bool {
 		return true
 	case codes.NoGID:
 		return r.opts.GIDIndex == nil // else the index may be a mistake
-	case codes.HostUnknown:
-		server, ok := errors.AsType[*net.DNSError](err)
-		return ok && (server.IsTemporary || server.IsTimeout) // it was not reached
 	}
 	return false
 }

@@ -29,8 +29,6 @@ func TestUntilUp(t *testing.T) {
 		"a port that is down":      {verbs.OfKind(verbs.ErrPortDown, errors.New("port 1 of ibv:mlx5_0 is INIT: expected ACTIVE")), nil, true},
 		"no GID":                   {verbs.OfKind(verbs.ErrNoGID, errors.New("no GID")), nil, true},
 		"no such GID":              {verbs.OfKind(verbs.ErrNoGID, errors.New("no GID")), new(7), false},
-		"no name server":           {usage.Codedf(codes.HostUnknown, "%w", &net.DNSError{IsTemporary: true}), nil, true},
-		"no such name":             {usage.Codedf(codes.HostUnknown, "%w", &net.DNSError{IsNotFound: true}), nil, false},
 		"no such device":           {fmt.Errorf("soft:eth9: %w", verbs.ErrNoDevice), nil, false},
 		"bad usage":                {usage.Errorf("mtu is 1500"), nil, false},
 	} {

@@ -5,7 +5,6 @@ import (
 	"errors"
 
 	"ringcli/ring/bootstrap"
-	"ringcli/ring/bootstrap/hosts"
 	"ringcli/ring/locality"
 	"ringcli/verbs/route"
 )
@@ -19,11 +18,17 @@ func (r *Ring) Open(ctx context.Context) error {
 				err = errors.Join(err, r.release(StateNew))
 			}
 		}()
+		if err := r.resolve(ctx); err != nil {
+			return err
+		}
+		ctx, cancel := context.WithTimeout(ctx, r.Timeout()) // of its own: names may have taken long
+		defer cancel()
 		if err := r.untilUp(ctx, func() (err error) {
-			if r.addrs, err = hosts.Resolve(ctx, r.nodes); err != nil {
-				return err
+			if r.local, err = locality.Address(r.nodes, r.addrs, r.rank, locality.IsLocal, route.Source); err != nil && r.comesUp(err) {
+				if err := r.resolve(ctx); err != nil { // the order of a name's addresses depends on the routes
+					return err
+				}
 			}
-			r.local, err = locality.Address(r.nodes, r.addrs, r.rank, locality.IsLocal, route.Source)
 			return err
 		}); err != nil {
 			return err
@@ -34,15 +39,9 @@ func (r *Ring) Open(ctx context.Context) error {
 			return err
 		}
 		r.change(func() { r.affinity = affinity })
-		var control *bootstrap.Control
-		listen := func() (err error) {
-			control, err = bootstrap.Open(ctx, r.controlConfig())
+		if err := r.untilUp(ctx, func() error { return r.listen(ctx) }); err != nil {
 			return err
 		}
-		if err := r.untilUp(ctx, listen); err != nil {
-			return err
-		}
-		r.change(func() { r.control = control })
 		if err := r.Inject(r.opts.Inject); err != nil {
 			return err
 		}
@@ -56,6 +55,18 @@ func (r *Ring) Open(ctx context.Context) error {
 		}
 		return nil
 	})
+}
+
+// listen opens the control ring, unless it is open.
+func (r *Ring) listen(ctx context.Context) error {
+	if r.control != nil {
+		return nil
+	}
+	control, err := bootstrap.Open(ctx, r.controlConfig())
+	if err == nil {
+		r.change(func() { r.control = control })
+	}
+	return err
 }
 
 // controlConfig is what the control ring is opened with.

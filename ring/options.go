@@ -56,8 +56,8 @@ type Options struct {
 	MinRNRTimer *int `setting:"min-rnr-timer"`
 	// Timeout is the deadline of each step and of each wait. 0 means 30 s.
 	Timeout time.Duration `setting:"timeout"`
-	// Patience is how long the other ranks may take to appear, in Exchange. 0
-	// means Timeout.
+	// Patience is how long the names of the list may take to get addresses, in Open, and the
+	// other ranks to appear, in Exchange. 0 means Timeout.
 	Patience time.Duration
 	// Death is within how long a host or a network that is down is told, 0 means 1.5 s;
 	// Silence is how long a rank may stand still whose host answers, 0 means 5 s.

@@ -30,7 +30,10 @@ type step struct {
 func (r *Ring) step(to State, v Values) *step {
 	s := r.between(steps.Names[to], func() error { return r.mayStep(to, v.Sides()) })
 	s.refused, s.limit = v.Check(steps.Names[to]), r.Timeout()
-	if to == StateExchanged && r.opts.Patience > 0 {
+	switch {
+	case to == StateOpened: // which has deadlines of its own
+		s.limit = 0
+	case to == StateExchanged && r.opts.Patience > 0:
 		s.limit = r.opts.Patience
 	}
 	return s

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"ringcli/cli/procfs"
@@ -51,11 +50,10 @@ type exam struct {
 	ranks     int   // on this node
 }
 
-// lookup is what a name came to.
+// lookup is what a name came to, and the address that a ring takes.
 type lookup struct {
+	hosts.Answer
 	addr netip.Addr
-	took time.Duration
-	err  error
 }
 
 // Examine looks at a node. Only names take time: theirs has the deadline.
@@ -82,52 +80,35 @@ func Examine(ctx context.Context, s System, a Asked) ([]Preflight, error) {
 	return rows, nil
 }
 
-// lookUp asks for the names of the list and that of this node, some at a time.
+// lookUp asks for the names of the list, for as long as a ring would, and once for that of this
+// node.
 func (e *exam) lookUp(ctx context.Context) {
+	e.names = map[string]lookup{}
 	ctx, cancel := context.WithTimeout(ctx, e.asked.Timeout)
 	defer cancel()
-	e.names = map[string]lookup{}
-	var mu sync.Mutex // guards names
-	var wg sync.WaitGroup
-	slots := make(chan struct{}, 16) // more is a flood for a name server
+	if own, err := e.Hostname(); err == nil {
+		begun := time.Now()
+		addrs, err := e.Lookup(ctx, own)
+		e.note(own, hosts.Answer{Addrs: addrs, Err: err, Took: time.Since(begun)})
+	}
 	var names []string
 	for _, n := range e.asked.List {
 		names = append(names, n.Host)
 	}
-	if own, err := e.Hostname(); err == nil {
-		names = append(names, own)
+	for host, a := range hosts.Await(ctx, names, e.Lookup, func(map[string]hosts.Answer) {}) {
+		e.note(host, a)
 	}
-	slices.Sort(names)
-	for _, host := range slices.Compact(names) {
-		wg.Go(func() {
-			slots <- struct{}{}
-			defer func() { <-slots }()
-			l := e.ask(ctx, host)
-			mu.Lock()
-			defer mu.Unlock()
-			e.names[host] = l
-		})
-	}
-	wg.Wait()
 	for _, n := range e.asked.List {
 		e.addrs = append(e.addrs, netip.AddrPortFrom(e.names[n.Host].addr, uint16(n.Port)))
 	}
 }
 
-// ask asks for one name, and takes the address that a ring takes: IPv4, if there is one.
-func (e *exam) ask(ctx context.Context, host string) lookup {
-	if a, err := netip.ParseAddr(host); err == nil {
-		return lookup{addr: a.Unmap()}
+func (e *exam) note(host string, a hosts.Answer) {
+	l := lookup{Answer: a}
+	if len(a.Addrs) > 0 {
+		l.addr = a.Addrs[0].Unmap()
 	}
-	begun := time.Now()
-	all, err := e.Lookup(ctx, host)
-	l := lookup{took: time.Since(begun), err: err}
-	for _, a := range all {
-		if a = a.Unmap(); !l.addr.IsValid() || a.Is4() && !l.addr.Is4() {
-			l.addr = a
-		}
-	}
-	return l
+	e.names[host] = l
 }
 
 // known tells whether all of the list has an address.

@@ -97,7 +97,7 @@ func newFake(t *testing.T) *fake {
 			if !found {
 				return nil, errors.New("no such host")
 			}
-			return []netip.Addr{address("fd00::1"), address(a)}, nil
+			return []netip.Addr{address(a), address("fd00::1")}, nil
 		},
 		Env: func(string) string { return "" }, Writable: func(string) error { return nil }, Memfd: func() error { return nil },
 		Choose: func(string, netip.Addr) (string, string, error) { return "ibv:mlx5_0", "its port 1 is active", nil },

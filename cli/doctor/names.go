@@ -18,8 +18,8 @@ func (e *exam) hostRow() []Preflight {
 		return []Preflight{skip("host-name", "", "%v", err)}
 	}
 	switch l := e.names[host]; {
-	case l.err != nil:
-		return []Preflight{finding(Warn, "host-name", host, l.err.Error()).but(codes.HostUnknown, "an address, if lists are to name this node so",
+	case l.Err != nil:
+		return []Preflight{finding(Warn, "host-name", host, l.Err.Error()).but(codes.HostUnknown, "an address, if lists are to name this node so",
 			fmt.Sprintf("echo ADDRESS %s >> /etc/hosts  # or DNS", host))}
 	case l.addr.IsLoopback():
 		return []Preflight{pass("host-name", host, "%s here; a ring takes the address that the route to the others says", l.addr)}
@@ -42,19 +42,16 @@ func (e *exam) listRows() (rows []Preflight) {
 	for i, n := range e.asked.List {
 		l := e.names[n.Host]
 		switch {
-		case l.err == nil && !l.addr.IsValid():
-			l.err = fmt.Errorf("no address")
-			fallthrough
-		case l.err != nil:
+		case l.Err != nil:
 			if !told[n.Host] {
-				rows = append(rows, finding(Fail, "names", n.Host, l.err.Error()).but(codes.HostUnknown, fmt.Sprintf("an address: it is entry %d of the list", i),
+				rows = append(rows, finding(Fail, "names", n.Host, l.Err.Error()).but(codes.HostUnknown, fmt.Sprintf("an address: it is entry %d of the list", i),
 					fmt.Sprintf("getent hosts %s  # correct the name, DNS or /etc/hosts, or list the address", n.Host)))
 			}
 			told[n.Host] = true
 			continue
 		}
-		if good++; l.took > slowest {
-			slowest, slow = l.took, n.Host
+		if good++; l.Took > slowest {
+			slowest, slow = l.Took, n.Host
 		}
 	}
 	value := fmt.Sprintf("%d of %d have an address", good, len(e.asked.List))

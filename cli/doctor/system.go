@@ -1,15 +1,14 @@
 package doctor
 
 import (
-	"context"
 	"io/fs"
-	"net"
 	"net/netip"
 	"os"
 
 	"golang.org/x/sys/unix"
 
 	"ringcli/cli/session"
+	"ringcli/ring/bootstrap/hosts"
 	"ringcli/ring/locality"
 	"ringcli/verbs"
 	"ringcli/verbs/cpu"
@@ -25,7 +24,7 @@ type System struct {
 	Clock    func(*unix.Timex) (state int, err error)
 	CPUs     func() ([]int, error) // that this process may run on
 	Hostname func() (string, error)
-	Lookup   func(ctx context.Context, host string) ([]netip.Addr, error)
+	Lookup   hosts.LookupFunc
 	Env      func(name string) string
 	// LibraryPath is where the dynamic linker looks first, with colons between.
 	LibraryPath string
@@ -66,14 +65,12 @@ func ThisSystem() System {
 			err = unix.Getrlimit(resource, &r)
 			return r, err
 		},
-		Room:     session.RoomFor,
-		Ruleset:  ruleset,
-		Clock:    unix.Adjtimex,
-		CPUs:     cpu.Allowed,
-		Hostname: os.Hostname,
-		Lookup: func(ctx context.Context, host string) ([]netip.Addr, error) {
-			return net.DefaultResolver.LookupNetIP(ctx, "ip", host)
-		},
+		Room:        session.RoomFor,
+		Ruleset:     ruleset,
+		Clock:       unix.Adjtimex,
+		CPUs:        cpu.Allowed,
+		Hostname:    os.Hostname,
+		Lookup:      hosts.Lookup,
 		Env:         os.Getenv,
 		LibraryPath: os.Getenv("LD_LIBRARY_PATH"),
 		Writable: func(path string) error {

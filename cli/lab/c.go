@@ -49,10 +49,13 @@ func (c *labC) locate(ctx context.Context, list string, tcpPort int) error {
 	if c.rank < 0 || c.rank > 1 {
 		return usage.Errorf("index %d: expected 0 or 1, this host's place in the list", c.rank)
 	}
-	addrs, err := hosts.Resolve(ctx, nodes)
+	ctx, cancel := context.WithTimeout(ctx, c.o.Timeout)
+	defer cancel()
+	found, err := hosts.Resolve(ctx, nodes, func([][]netip.AddrPort) {})
 	if err != nil {
 		return err
 	}
+	addrs := hosts.First(found, nodes)
 	c.own, c.peer = addrs[c.rank], addrs[1-c.rank]
 	c.Local, err = localAddress(nodes[c.rank], c.own.Addr(), c.peer)
 	c.own = netip.AddrPortFrom(c.Local, c.own.Port())

@@ -22,7 +22,7 @@ import (
 func TestFollowersAreOnLoopbackAlone(t *testing.T) {
 	t.Parallel()
 	for address, allowed := range map[string]bool{"127.0.0.1": true, "127.9.9.9": true, "::1": true, "10.0.0.1": false, "fe80::1%eth0": false, "2001:db8::1": false} {
-		err := mayFollowAt(netip.MustParseAddr(address))
+		err := mayFollowAt(address, netip.MustParseAddr(address))
 		if (err == nil) != allowed {
 			t.Errorf("--follow at %s: %v", address, err)
 		}

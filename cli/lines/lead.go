@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -240,18 +241,15 @@ func mayFollow(ctx context.Context, s *session.Session) error {
 	if err != nil || index < 0 || index >= len(nodes) {
 		return err // Join says what is wrong with an index
 	}
-	addrs, err := hosts.Resolve(ctx, nodes[index:index+1])
-	if err != nil {
-		return err
-	}
-	return mayFollowAt(addrs[0].Addr())
+	addrs, _ := hosts.Lookup(ctx, nodes[index].Host) // a name that has no address yet will get no loopback address
+	return mayFollowAt(nodes[index].Host, addrs...)
 }
 
-func mayFollowAt(own netip.Addr) error {
-	if own.IsLoopback() {
+func mayFollowAt(host string, own ...netip.Addr) error {
+	if len(own) > 0 && !slices.ContainsFunc(own, func(a netip.Addr) bool { return !a.IsLoopback() }) {
 		return nil
 	}
-	return exit.Usagef("--follow at %s without a token: anybody who reaches the port could give commands; give all ranks the same --token-file or RINGCLI_TOKEN (`openssl rand -hex 32` makes one), or use loopback addresses", own)
+	return exit.Usagef("--follow at %s without a token: anybody who reaches the port could give commands; give all ranks the same --token-file or RINGCLI_TOKEN (`openssl rand -hex 32` makes one), or use loopback addresses", host)
 }
 
 // obey runs the leader's command. Its outcome is the leader's to report.

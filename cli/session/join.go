@@ -65,7 +65,7 @@ func (s *Session) Join(ctx context.Context, patience time.Duration) error {
 	s.Ring, err = ring.Connect(ctx, []string{list}, index, o)
 	end()
 	if err != nil {
-		return err
+		return s.apart(err)
 	}
 	if err := s.Ready(ctx); err != nil {
 		return s.Leave(ctx, err, End)

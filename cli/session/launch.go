@@ -11,8 +11,10 @@ import (
 
 	"ringcli/cli/exit"
 	"ringcli/configs"
+	"ringcli/configs/codes"
 	"ringcli/ring/bootstrap/hosts"
 	"ringcli/ring/bootstrap/launch"
+	"ringcli/ring/diagnose"
 	"ringcli/trace"
 )
 
@@ -149,6 +151,12 @@ func unsaid(c *configs.Config, kind string, o launch.Options) error {
 
 func (s *Session) gather(ctx context.Context, kind string, o launch.Options, port int) (r *launch.Ring, err error) {
 	limit := s.Config.Duration("timeout")
+	self := launch.Self{Rank: o.Rank, From: s.Config.Get("index").Origin.String(), Port: port}
+	if advertise := s.Config.String("advertise"); advertise != "auto" {
+		if self.Advertise, err = launch.Advertised(advertise); err != nil {
+			return nil, err
+		}
+	}
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("nothing came within %s (--timeout)", limit))
 	defer cancel()
 	defer s.Progress.Clock("asking the launcher (%s) for the other ranks, at most %s", kind, limit)()
@@ -158,10 +166,6 @@ func (s *Session) gather(ctx context.Context, kind string, o launch.Options, por
 	}
 	if size := s.Config.Get("world-size"); s.Config.IsSet("world-size") && l.Size() != o.Size {
 		return nil, errors.Join(exit.Usagef("launcher %s has started %d ranks, and world-size is %d (from %s): expected the same, or none", kind, l.Size(), o.Size, size.Origin), l.Close())
-	}
-	self := launch.Self{Rank: o.Rank, From: s.Config.Get("index").Origin.String(), Port: port}
-	if s.Config.IsSet("advertise") {
-		self.Advertise = s.Config.String("advertise")
 	}
 	r, err = launch.Gather(ctx, l, self)
 	if err = errors.Join(err, l.Close()); err != nil {
@@ -177,11 +181,22 @@ func (s *Session) named(r *launch.Ring) error {
 	if err != nil {
 		return err
 	}
+	s.networks = r.Others
 	s.names = map[hosts.Node]string{}
 	for rank, node := range nodes {
 		s.names[node] = r.Names[rank]
 	}
 	return nil
+}
+
+// apart adds to the error of a ring whose ranks do not reach each other which other network a
+// launcher's ranks have in common.
+func (s *Session) apart(err error) error {
+	code := diagnose.FailureCode(err)
+	if len(s.networks) == 0 || code != codes.Unreachable && code != codes.Absent {
+		return err
+	}
+	return fmt.Errorf("%w; all hosts have an address in %s, too: --advertise %s would take that network", err, s.networks[0], s.networks[0])
 }
 
 // HostsOf are the nodes' hosts: by their names, where a launcher has started the ranks, else as

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/netip"
 	"strings"
 	"sync/atomic"
 
@@ -65,6 +66,7 @@ type common struct {
 	// Launched says that a launcher has started the ranks.
 	Launched bool
 	names    map[hosts.Node]string // of the hosts of a ring that was launched
+	networks []netip.Prefix        // networks that these have in common besides the ring's
 	over     context.Context       // of Over; nil if Patient was not asked
 	// Local says that the other ranks are children of this process.
 	Local bool

@@ -59,7 +59,7 @@ var table = []Failure{
 		"--index is another node's, the name resolves to another address, or the interface is down.",
 		"Correct --index or --list; `ip address` shows what this node has."},
 	{HostUnknown, []int{3}, "a host name cannot be resolved", "the entry of the list",
-		"It is not in DNS or /etc/hosts here.", "Correct the name, or give the address."},
+		"It is not in DNS or /etc/hosts here. Names are asked for until --timeout (or --retry): a pod's comes late.", "Correct the name, or give the address."},
 	{NoDevice, []int{2, 3}, "there is no such device", "the device; what there is instead",
 		"No driver or library, another network namespace or container, or a wrong name.",
 		"`ringcli devices` says what there is, and of each provider why it has none."},

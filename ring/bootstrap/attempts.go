@@ -18,6 +18,7 @@ type attempts struct {
 	Up      time.Duration `json:"up_ns"`             // it has listened for
 	Reached bool          `json:"reached,omitempty"` // the right neighbour, by now
 	Tried   int           `json:"tried,omitempty"`   // calls of the right neighbour
+	At      string        `json:"at,omitempty"`      // the address to which its name leads at this rank
 	Problem string        `json:"problem,omitempty"` // of the last call, "" if nothing came back
 	Came    int           `json:"came,omitempty"`    // connections from the left neighbour's host
 	Half    bool          `json:"half,omitempty"`    // some of those were never completed: answers do not get back
@@ -32,6 +33,9 @@ func (c *Control) attempts() attempts {
 	a := attempts{Rank: c.rank, Up: time.Since(c.opened), Reached: c.connections[right] != nil, Tried: c.tried, Came: c.came, Half: c.half}
 	if !c.unanswered {
 		a.Problem = c.problem
+	}
+	if at, host := c.at(c.neighbour(right)).Addr(), c.cfg.List[c.neighbour(right)].Host; at.IsValid() && at.String() != host {
+		a.At = at.String()
 	}
 	return a
 }
@@ -82,20 +86,23 @@ func (c *Control) cuts(counted []attempts) (found []cut) {
 		silent := calls && !a.Reached && a.Tried > 0 && a.Problem == ""
 		back := c.size == 2 && calls && a.Half // calls from there arrive, answers to them are lost as the own calls are
 		told := func(format string, args ...any) { found = append(found, cut{from, to, fmt.Sprintf(format, args...)}) }
-		port := c.cfg.List[to].Port
+		port, other := c.cfg.List[to].Port, ""
+		if a.At != "" {
+			other = fmt.Sprintf("; or %s, to which its name leads at rank %d, is another host's", a.At, from)
+		}
 		switch {
 		case hears && b.Half && !a.Reached:
 			told("the connections of %s arrive at %s, whose answers do not get back: the route or a firewall from rank %d to rank %d", c.name(from), c.name(to), to, from)
 		case calls && hears && !a.Reached && a.Problem != "" && b.Up > sureAfter:
 			told("%s does not reach %s, which listens: %s", c.name(from), c.name(to), a.Problem)
 		case silent && hears && b.Came == 0 && b.Up > sureAfter && c.size == 2 && b.Reached:
-			told("the connections of %s to %s do not arrive: %s, none came, while those the other way do: a firewall at rank %d, at rank %d or between drops TCP port %d",
-				c.name(from), c.name(to), tries(a.Tried), to, from, port)
+			told("the connections of %s to %s do not arrive: %s, none came, while those the other way do: a firewall at rank %d, at rank %d or between drops TCP port %d%s",
+				c.name(from), c.name(to), tries(a.Tried), to, from, port, other)
 		case silent && hears && b.Came == 0 && b.Up > sureAfter:
-			told("the connections of %s to %s do not arrive: %s, none came: a firewall at rank %d, at rank %d or between drops TCP port %d, or the route from rank %d leads elsewhere",
-				c.name(from), c.name(to), tries(a.Tried), to, from, port, from)
+			told("the connections of %s to %s do not arrive: %s, none came: a firewall at rank %d, at rank %d or between drops TCP port %d, or the route from rank %d leads elsewhere%s",
+				c.name(from), c.name(to), tries(a.Tried), to, from, port, from, other)
 		case silent && !hears && !back && a.Up > sureAfter:
-			told("%s does not answer %s: %s: host down, the network, or a firewall for TCP port %d; which way it is cut cannot be told from here", c.name(to), c.name(from), tries(a.Tried), port)
+			told("%s does not answer %s: %s: host down, the network, or a firewall for TCP port %d; which way it is cut cannot be told from here%s", c.name(to), c.name(from), tries(a.Tried), port, other)
 		}
 	}
 	return found
@@ -137,14 +144,14 @@ func (c *Control) lookForHalfOpen() {
 // callsHere tells whether a rank's host has begun connections to this one that it did not
 // complete: they arrive, and the answers do not.
 func (c *Control) callsHere(rank int) bool {
-	from := c.cfg.Addrs[rank].Addr().Unmap()
+	from := c.at(rank).Addr().Unmap()
 	return slices.ContainsFunc(kernel.Sockets(kernel.SynRecv, c.cfg.Bind.Port()), func(s kernel.Socket) bool { return s.Remote.Addr() == from })
 }
 
 // holder finds where whoever keeps this rank from its port can be asked who it is: at
 // this rank's address, unless that is none of this node's or the holder has another.
 func (c *Control) holder() netip.AddrPort {
-	at := c.cfg.Addrs[c.rank]
+	at := c.at(c.rank)
 	for _, s := range kernel.Sockets(kernel.Listen, at.Port()) {
 		switch {
 		case s.Local.Addr().IsUnspecified() && at.Addr().Is4():

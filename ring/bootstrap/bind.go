@@ -99,7 +99,7 @@ func (c *Control) heldBy(ctx context.Context) (lives bool, held error) {
 // tellTwin lets the holder of this rank's list entry know that a second node was
 // given its index, and returns what the holder says to that, or nil.
 func (c *Control) tellTwin(ctx context.Context) *Verdict {
-	conn, err := c.cfg.Dial(ctx, "tcp", c.cfg.Addrs[c.rank].String())
+	conn, err := c.cfg.Dial(ctx, "tcp", c.at(c.rank).String())
 	if err != nil {
 		return nil // nobody is there, or not any more
 	}

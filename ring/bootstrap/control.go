@@ -42,7 +42,8 @@ type Config struct {
 	// Follows has a leader that has decided later end the bring-up, with a Verdict that
 	// says who is in the ring now.
 	Follows bool
-	// Addrs are the list's addresses, as Resolve gives them.
+	// Addrs are the list's addresses, an invalid one of an entry whose name has none yet:
+	// SetAddrs comes before Exchange then.
 	Addrs []netip.AddrPort
 	// Bind is where to listen; an unspecified address means all.
 	Bind netip.AddrPort
@@ -157,6 +158,7 @@ type Control struct {
 	strangers passers     // so, and no neighbours at all
 	epoch     atomic.Uint32
 	stale     atomic.Uint64
+	addrs     atomic.Pointer[[]netip.AddrPort] // of the list; what it points to does not change
 
 	mu          sync.Mutex         // guards all that follows
 	changed     chan struct{}      // closed and replaced whenever something below changes
@@ -229,6 +231,7 @@ func Open(ctx context.Context, cfg Config) (*Control, error) {
 		changed: make(chan struct{}), ops: make(map[uint64]*operation),
 		state: "open", opened: time.Now(), members: make(map[int]identity),
 	}
+	c.SetAddrs(cfg.Addrs)
 	c.members[c.rank] = c.self
 	c.watch = newWatch(c)
 	if c.listener, err = c.bind(ctx); err != nil {
@@ -241,12 +244,24 @@ func Open(ctx context.Context, cfg Config) (*Control, error) {
 	}
 	c.running.Go(c.accept)
 	c.running.Go(c.keepTime)
-	if !isOwn(cfg.Addrs[c.neighbour(left)].Addr()) { // else no network lies between
+	if !isOwn(c.at(c.neighbour(left)).Addr()) { // else no network lies between
 		c.running.Go(c.lookForHalfOpen)
 	}
 	trace.Debug(trace.Bootstrap, "listening", slog.String("address", c.listener.Addr().String()))
 	return c, nil
 }
+
+// SetAddrs sets the addresses of the list.
+func (c *Control) SetAddrs(addrs []netip.AddrPort) {
+	addrs = slices.Clone(addrs)
+	c.addrs.Store(&addrs)
+}
+
+// Addrs returns the addresses of the list: a neighbour's may have changed while the ring came up.
+func (c *Control) Addrs() []netip.AddrPort { return slices.Clone(*c.addrs.Load()) }
+
+// at is a rank's address.
+func (c *Control) at(rank int) netip.AddrPort { return (*c.addrs.Load())[rank] }
 
 // SetState sets what probes are told that this rank does.
 func (c *Control) SetState(s string) {

@@ -7,12 +7,14 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"net/netip"
 	"slices"
 	"strings"
 	"time"
 
 	"ringcli/configs/codes"
 	"ringcli/configs/usage"
+	"ringcli/ring/bootstrap/hosts"
 	"ringcli/ring/bootstrap/seal"
 	"ringcli/trace"
 )
@@ -200,7 +202,7 @@ func (c *Control) isCalledBy(instance string) bool {
 	ctx, cancel := context.WithTimeout(c.life, probeTimeout)
 	defer cancel()
 	rank := c.neighbour(left)
-	s, _ := c.probe(ctx, rank, c.cfg.Addrs[rank], probe{Instance: instance})
+	s, _ := c.probe(ctx, rank, c.at(rank), probe{Instance: instance})
 	return s != nil && s.Itself // with an error, it is of another version
 }
 
@@ -350,7 +352,7 @@ func (h *hello) caller(conn net.Conn, f *Frame) string {
 // dial keeps the right connection up until it is used: the neighbour may start late,
 // and may be restarted.
 func (c *Control) dial() {
-	pause := dialPauseMin
+	pause, resolved := dialPauseMin, time.Now()
 	for {
 		c.mu.Lock()
 		l, changed, over := c.connections[right], c.changed, c.sealed || c.leaving || c.failure != nil
@@ -371,6 +373,10 @@ func (c *Control) dial() {
 			c.mu.Lock()
 			c.noteProblem(err)
 			c.mu.Unlock()
+			if now := time.Now(); now.Sub(resolved) > resolvePause {
+				c.resolveAgain(c.neighbour(right))
+				resolved = now
+			}
 			c.askLeader()
 			select {
 			case <-time.After(pause):
@@ -382,10 +388,41 @@ func (c *Control) dial() {
 	}
 }
 
+const (
+	// resolvePause is how often the name of a neighbour that is not reached is looked up: name
+	// servers give the records of pods for 5 s or longer.
+	resolvePause = 2 * time.Second
+	// resolveTimeout is how long that may take from the calls.
+	resolveTimeout = time.Second
+)
+
+// resolveAgain looks for another address of a rank that is not reached: a pod that was started
+// anew has one.
+func (c *Control) resolveAgain(rank int) {
+	host, before := c.cfg.List[rank].Host, c.at(rank)
+	if _, err := netip.ParseAddr(host); err == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(c.life, resolveTimeout)
+	defer cancel()
+	found, err := hosts.Lookup(ctx, host)
+	if err != nil || slices.Contains(found, before.Addr()) {
+		return // no news; the next try asks again
+	}
+	trace.Warn(trace.Bootstrap, fmt.Sprintf("%s has the address %s now; at %s, its address before, it was not reached", c.name(rank), found[0], before.Addr()))
+	addrs := c.Addrs()
+	for i, n := range c.cfg.List {
+		if n.Host == host {
+			addrs[i] = netip.AddrPortFrom(found[0], uint16(n.Port))
+		}
+	}
+	c.SetAddrs(addrs)
+}
+
 // call dials the right neighbour once and says hello.
 func (c *Control) call() error {
 	peer := c.neighbour(right)
-	conn, err := c.cfg.Dial(c.life, "tcp", c.cfg.Addrs[peer].String())
+	conn, err := c.cfg.Dial(c.life, "tcp", c.at(peer).String())
 	if err != nil {
 		return err
 	}

@@ -60,7 +60,7 @@ func (c *Control) inspectOnce(p *watched) bool {
 func (c *Control) callAgain(rank int) verdict.Outcome {
 	ctx, cancel := awake(c.live, c.pace.call)
 	defer cancel()
-	conn, err := c.cfg.Dial(ctx, "tcp", c.cfg.Addrs[rank].String())
+	conn, err := c.cfg.Dial(ctx, "tcp", c.at(rank).String())
 	if err != nil {
 		return unreached(ctx, err)
 	}

@@ -53,10 +53,11 @@ func freshNodes(t testing.TB, n int) []hosts.Node {
 // configFor is the Config of a rank on loopback.
 func configFor(t testing.TB, nodes []hosts.Node, rank int) Config {
 	t.Helper()
-	addrs, err := hosts.Resolve(t.Context(), nodes)
+	found, err := hosts.Resolve(t.Context(), nodes, nil) // of addresses
 	if err != nil {
 		t.Fatal(err)
 	}
+	addrs := hosts.First(found, nodes)
 	return Config{List: nodes, Rank: rank, Addrs: addrs, Bind: addrs[rank]}
 }
 

@@ -124,7 +124,7 @@ func (c *Control) ProbeRank(ctx context.Context, rank int) PeerReport {
 	ctx, cancel := awake(ctx, probeTimeout)
 	defer cancel()
 	p := PeerReport{Rank: rank, Node: c.cfg.List[rank].String()}
-	s, err := c.probe(ctx, rank, c.cfg.Addrs[rank], probe{})
+	s, err := c.probe(ctx, rank, c.at(rank), probe{})
 	if err != nil {
 		if mute, ok := errors.AsType[*muteError](err); ok {
 			p.Mute, p.Took = true, mute.took

@@ -59,7 +59,7 @@ func (c *Control) askLeader() {
 	}
 	ctx, cancel := awake(c.life, probeTimeout)
 	defer cancel()
-	s, err := c.probe(ctx, 0, c.cfg.Addrs[0], probe{Group: &c.group})
+	s, err := c.probe(ctx, 0, c.at(0), probe{Group: &c.group})
 	if err == nil && s.Rank == 0 && s.Group != nil && s.Group.Supersedes(&c.group) {
 		c.takeUp(s.Group)
 	}

@@ -21,14 +21,14 @@ import (
 // for the left neighbour.
 func (c *Control) isExpected(caller net.Addr) bool {
 	from, err := netip.ParseAddrPort(caller.String())
-	return err == nil && sameHost(from.Addr(), c.cfg.Addrs[c.neighbour(left)].Addr(), isOwn)
+	return err == nil && sameHost(from.Addr(), c.at(c.neighbour(left)).Addr(), isOwn)
 }
 
 // isListed tells whether a caller's address is of a host that the list has.
 func (c *Control) isListed(caller net.Addr) bool {
 	from, err := netip.ParseAddrPort(caller.String())
 	own := ownAddrs()
-	return err == nil && slices.ContainsFunc(c.cfg.Addrs, func(a netip.AddrPort) bool { return sameHost(from.Addr(), a.Addr(), own) })
+	return err == nil && slices.ContainsFunc(*c.addrs.Load(), func(a netip.AddrPort) bool { return sameHost(from.Addr(), a.Addr(), own) })
 }
 
 // sameHost tells whether two addresses are one, or both of this machine: whoever

@@ -77,10 +77,11 @@ func TestForeignAddress(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		addrs, err := hosts.Resolve(t.Context(), nodes)
+		found, err := hosts.Resolve(t.Context(), nodes, nil) // of addresses
 		if err != nil {
 			t.Fatal(err)
 		}
+		addrs := hosts.First(found, nodes)
 		if _, err := Address(nodes, addrs, 0, local, nil); !usage.Is(err) || err.Error() != want {
 			t.Errorf("%s: %v: expected %s", list, err, want)
 		}

@@ -2,7 +2,6 @@
 package hosts
 
 import (
-	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
@@ -15,7 +14,6 @@ import (
 	"strconv"
 	"strings"
 
-	"ringcli/configs/codes"
 	"ringcli/configs/usage"
 )
 
@@ -193,8 +191,8 @@ func parseEntry(entry string, index int) (Node, error) {
 		return bad(why)
 	} else if ok {
 		n.Host = a.String()
-	} else if !validName.MatchString(host) {
-		return bad("not a host name")
+	} else if why := NotName(host); why != "" {
+		return bad(why)
 	}
 	if host != entry {
 		p, err := strconv.ParseUint(port, 10, 16)
@@ -223,8 +221,24 @@ func parseAddr(text string) (a netip.Addr, why string, ok bool) {
 // validZone is what Linux calls an interface, and a list can hold (net/core/dev.c, dev_valid_name).
 var validZone = regexp.MustCompile(`^[^][:/%,\s]{1,15}$`)
 
-// validName is what resolvers accept.
-var validName = regexp.MustCompile(`^[0-9A-Za-z._][0-9A-Za-z._-]{0,252}$`)
+// validName is what resolvers accept: labels of at most 63 bytes (RFC 1035, section 2.3.4).
+var validName = regexp.MustCompile(`^(?:[0-9A-Za-z_][0-9A-Za-z_-]{0,62}\.)*[0-9A-Za-z_][0-9A-Za-z_-]{0,62}\.?$`)
+
+// numericEnd is the end of an address that is none: no top-level domain is a number (RFC 3696,
+// section 2).
+var numericEnd = regexp.MustCompile(`\.[0-9]+$`)
+
+// NotName says why a text is the name of no host, which no name server will ever know; "" if it
+// may be one.
+func NotName(text string) string {
+	switch {
+	case len(text) > 253 || !validName.MatchString(text):
+		return "not a host name"
+	case numericEnd.MatchString(text):
+		return "neither an IPv4 address nor a host name"
+	}
+	return ""
+}
 
 // Digest returns a short fingerprint of the list, equal on nodes whose lists name
 // the same hosts and ports in the same order.
@@ -234,47 +248,6 @@ func Digest(nodes []Node) string {
 		_, _ = io.WriteString(h, n.String()+"\n") // a hash never fails
 	}
 	return hex.EncodeToString(h.Sum(nil)[:8])
-}
-
-// Resolve looks up every entry's address. IPv4 is preferred: it is what most
-// fabrics' RoCE GIDs are made from.
-func Resolve(ctx context.Context, nodes []Node) ([]netip.AddrPort, error) {
-	known := make(map[string]netip.Addr)
-	out := make([]netip.AddrPort, len(nodes))
-	for i, n := range nodes {
-		a, ok := known[n.Host]
-		if !ok {
-			var err error
-			if a, err = resolveHost(ctx, n.Host); err != nil {
-				if ctx.Err() != nil {
-					return nil, fmt.Errorf("resolve %q, entry %d of the server list: %w", n.Host, i, ctx.Err())
-				}
-				return nil, usage.Codedf(codes.HostUnknown, "server list: entry %d, %q, cannot be resolved: %w: correct the name, or give the address", i, n.Host, err)
-			}
-			known[n.Host] = a
-		}
-		out[i] = netip.AddrPortFrom(a, uint16(n.Port))
-	}
-	return out, nil
-}
-
-func resolveHost(ctx context.Context, host string) (netip.Addr, error) {
-	if a, err := netip.ParseAddr(host); err == nil {
-		return a.Unmap(), nil
-	}
-	addrs, err := net.DefaultResolver.LookupNetIP(ctx, "ip", host)
-	if err != nil {
-		return netip.Addr{}, err
-	}
-	for _, a := range addrs {
-		if a.Unmap().Is4() {
-			return a.Unmap(), nil
-		}
-	}
-	if len(addrs) == 0 {
-		return netip.Addr{}, fmt.Errorf("no address")
-	}
-	return addrs[0], nil
 }
 
 // Names says which nodes of a whole list are meant: "rank 2 (node2:18600)".

@@ -1,13 +1,16 @@
 package hosts
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"ringcli/configs/usage"
 )
@@ -86,41 +89,44 @@ func TestParseRefuses(t *testing.T) {
 		t.Fatal(err)
 	}
 	for list, want := range map[string]string{
-		"":                  "entry 0 is empty",
-		" , ":               "entry 0 is empty",
-		",b":                `server list ",b": entry 0 is empty: expected a host on each side of a comma; is a variable not set?`,
-		"a,":                "entry 1 is empty",
-		"a b, ,c":           "entry 2 is empty",
-		"a,@" + blank:       blank + `: server list "": entry 0 is empty`,
-		"[::1":              `entry 0 is "[::1"`,
-		"b,::1]":            `entry 1 is "::1]"`,
-		"a:1,b,a:1":         "a:1 is entry 0 and entry 2",
-		"a,b:0":             `entry 1 is "b:0"`,
-		"a:70000":           "not 1 to 65535",
-		"a:":                "not 1 to 65535",
-		"a:b:c":             "not host:port",
-		"224.0.0.1":         "a multicast address",
-		"[ff02::1]:18600":   "a multicast address",
-		"a,ff02::1":         "entry 1 is \"ff02::1\": a multicast address",
-		"-a":                "not a host name",
-		"a,10.0.0.1-4":      `entry 1 is "10.0.0.1-4": no address; perhaps 10.0.0.[1-4]`,
-		"node{0..3}":        "no host name; perhaps node[0-3]",
-		"n{0,3}":            "braces are the shell's",
-		"a slots=0":         `entry 1 is "slots=0": only rack=, group=, slots= and max_slots=`,
-		"a slots=2.5":       "slots=2.5",
-		"slots=2":           "expected a host before it",
-		"a slots=2 slots=3": `"a" has a number of slots before it`,
-		"a slots=99999":     "more than 65536 hosts",
-		"a:7 slots=2":       "a:7 is entry 0 and entry 1",
-		"a/b":               "not a host name",
-		"n[3-1]":            `"3-1" in "n[3-1]"`,
-		"n[1-2-3]":          `"1-2-3" in "n[1-2-3]"`,
-		"n[0-99999999]":     "more than 65536 hosts",
-		"n[0-3,x":           `entry 0 is "n[0-3"`,
-		"n[a-b]":            `expected host, host:port, host[0-3,7]`,
-		"@/no/such/file":    "no such file",
-		"@" + nested:        "cannot name another",
-		"a:65535,a":         "", // fine: the second takes the first port
+		"":                               "entry 0 is empty",
+		" , ":                            "entry 0 is empty",
+		",b":                             `server list ",b": entry 0 is empty: expected a host on each side of a comma; is a variable not set?`,
+		"a,":                             "entry 1 is empty",
+		"a b, ,c":                        "entry 2 is empty",
+		"a,@" + blank:                    blank + `: server list "": entry 0 is empty`,
+		"[::1":                           `entry 0 is "[::1"`,
+		"b,::1]":                         `entry 1 is "::1]"`,
+		"a:1,b,a:1":                      "a:1 is entry 0 and entry 2",
+		"a,b:0":                          `entry 1 is "b:0"`,
+		"a:70000":                        "not 1 to 65535",
+		"a:":                             "not 1 to 65535",
+		"a:b:c":                          "not host:port",
+		"224.0.0.1":                      "a multicast address",
+		"[ff02::1]:18600":                "a multicast address",
+		"a,ff02::1":                      "entry 1 is \"ff02::1\": a multicast address",
+		"-a":                             "not a host name",
+		"a,10.0.0.1-4":                   `entry 1 is "10.0.0.1-4": no address; perhaps 10.0.0.[1-4]`,
+		"node{0..3}":                     "no host name; perhaps node[0-3]",
+		"n{0,3}":                         "braces are the shell's",
+		"a slots=0":                      `entry 1 is "slots=0": only rack=, group=, slots= and max_slots=`,
+		"a slots=2.5":                    "slots=2.5",
+		"slots=2":                        "expected a host before it",
+		"a slots=2 slots=3":              `"a" has a number of slots before it`,
+		"a slots=99999":                  "more than 65536 hosts",
+		"a:7 slots=2":                    "a:7 is entry 0 and entry 1",
+		"a/b":                            "not a host name",
+		"n[3-1]":                         `"3-1" in "n[3-1]"`,
+		"n[1-2-3]":                       `"1-2-3" in "n[1-2-3]"`,
+		"n[0-99999999]":                  "more than 65536 hosts",
+		"n[0-3,x":                        `entry 0 is "n[0-3"`,
+		"n[a-b]":                         `expected host, host:port, host[0-3,7]`,
+		"@/no/such/file":                 "no such file",
+		"@" + nested:                     "cannot name another",
+		"a:65535,a":                      "", // fine: the second takes the first port
+		"a..b":                           "not a host name",
+		"a,10.0.0.256":                   `entry 1 is "10.0.0.256": neither an IPv4 address nor a host name`,
+		strings.Repeat("a", 64) + ".svc": "not a host name",
 	} {
 		_, err := Parse(list, 18600)
 		if want == "" {
@@ -149,14 +155,19 @@ func TestDigestDependsOnOrder(t *testing.T) {
 
 func TestResolveNamesTheEntry(t *testing.T) {
 	nodes, _ := Parse("127.0.0.1,no-such-host.invalid", 18600)
-	_, err := Resolve(t.Context(), nodes)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	_, err := Resolve(ctx, nodes, func([][]netip.AddrPort) {})
 	if !errors.Is(err, usage.Err) || !strings.Contains(fmt.Sprint(err), `entry 1, "no-such-host.invalid"`) {
 		t.Errorf("%v: expected an error that names entry 1", err)
 	}
 	nodes, _ = Parse("localhost,::1", 18600)
-	addrs, err := Resolve(t.Context(), nodes)
-	if err != nil || addrs[0].String() != "127.0.0.1:18600" || addrs[1].String() != "[::1]:18600" {
-		t.Errorf("%v, %v", addrs, err)
+	found, err := Resolve(t.Context(), nodes, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if addrs := First(found, nodes); addrs[0].String() != "127.0.0.1:18600" || addrs[1].String() != "[::1]:18600" {
+		t.Errorf("%v", addrs)
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net"
 	"net/netip"
 	"os"
@@ -28,13 +29,17 @@ type contact struct {
 	Addrs []netip.Prefix `json:"addrs"` // without loopback; the one of the default route first
 	// Advertise is the address that its user wants used; "" is none.
 	Advertise string `json:"advertise,omitempty"`
+	// Via is the own address, and To that of rank 0, of this rank's connection to rank 0, where
+	// ranks register there. To is as rank 0 has it: a service's address may lie between.
+	Via netip.Addr `json:"via,omitzero"`
+	To  netip.Addr `json:"to,omitzero"`
 }
 
 // Self is what a rank's settings say of it.
 type Self struct {
 	Rank      int    // -1: nothing, then it is the launcher's own
 	From      string // where Rank is from, for people
-	Advertise string // "" or the setting
+	Advertise string // "" or as Advertised has it
 	Port      int    // the control ring's
 }
 
@@ -43,11 +48,16 @@ type Ring struct {
 	List  string   // host:port of each
 	Names []string // of each rank's host, by which people and batch systems know it
 	Own   int      // this rank
+	// Others are networks in which each host has an address, too, and that List does not use.
+	Others []netip.Prefix
 }
 
 // Gather makes the ring that a launcher's ranks are.
 func Gather(ctx context.Context, l Launcher, self Self) (*Ring, error) {
 	c := contact{Rank: self.Rank, From: self.From, Port: self.Port, Addrs: addresses(), Advertise: self.Advertise}
+	if g, ok := l.(*guest); ok {
+		c.Via, c.To = addrOf(g.LocalAddr()), g.arrived
+	}
 	if self.Rank < 0 {
 		c.Rank, c.From = l.Rank(), ""
 	}
@@ -74,14 +84,35 @@ func Gather(ctx context.Context, l Launcher, self Self) (*Ring, error) {
 		}
 		byRank[other.Rank] = other
 	}
-	list, err := listOf(byRank)
+	list, others, err := listOf(byRank)
 	if err == nil {
 		err = l.Barrier(ctx) // all can read it, and call each other from now on
 	}
 	if err != nil {
 		return nil, err
 	}
-	return &Ring{strings.Join(list, ","), namesOf(byRank, list), c.Rank}, nil
+	return &Ring{strings.Join(list, ","), namesOf(byRank, list), c.Rank, others}, nil
+}
+
+// Advertised is the name or address that a setting says: of a network, this host's address there.
+func Advertised(setting string) (string, error) {
+	network, err := netip.ParsePrefix(setting)
+	if err != nil {
+		return setting, nil
+	}
+	own := addresses()
+	for _, p := range own {
+		if network.Contains(p.Addr()) {
+			return p.Addr().String(), nil
+		}
+	}
+	return "", usage.Codedf(codes.AddressForeign, "advertise is the network %s, and this host has no address in it: expected one of %s", setting, own)
+}
+
+// addrOf is the address of a TCP connection's end.
+func addrOf(a net.Addr) netip.Addr {
+	end, _ := netip.ParseAddrPort(a.String()) // else invalid, which none is
+	return end.Addr().Unmap()
 }
 
 // namesOf are the names of the ranks' hosts. One that several hosts have, as containers do, or
@@ -128,9 +159,10 @@ func whoAmI() (name, host string) {
 const loopback = "127.0.0.1"
 
 // listOf makes a list of contacts: by the addresses that users want, else by loopback on one
-// host, else by the first network of rank 0 in which each host has an address of its own (a
-// bridge of containers has the same on all), else by each host's first address.
-func listOf(all []*contact) ([]string, error) {
+// host, else by those over which the hosts have reached rank 0, else by the first network of rank
+// 0 in which each host has an address of its own (a bridge of containers has the same on all),
+// else by each host's first address. others are networks that would have done, too.
+func listOf(all []*contact) (entries []string, others []netip.Prefix, err error) {
 	byHost := map[string]*contact{}
 	for _, c := range all {
 		if first := byHost[c.Host]; first == nil || first.Advertise == "" {
@@ -141,13 +173,15 @@ func listOf(all []*contact) ([]string, error) {
 	if len(byHost) == 1 {
 		at[all[0].Host] = loopback
 	} else {
+		at = reached(all, byHost)
 		for _, p := range all[0].Addrs {
-			if at = within(p.Masked(), byHost); len(at) == len(byHost) {
+			if len(at) == len(byHost) {
 				break
 			}
+			at = within(p.Masked(), byHost)
 		}
 	}
-	var entries []string
+	used := map[string]string{}
 	for _, c := range all {
 		address := at[c.Host]
 		switch first := byHost[c.Host]; {
@@ -157,11 +191,48 @@ func listOf(all []*contact) ([]string, error) {
 		case len(first.Addrs) > 0:
 			address = first.Addrs[0].Addr().String()
 		default:
-			return nil, usage.Codedf(codes.Unreachable, "host %s, rank %d, has no address but loopback, and other ranks are on other hosts: expected one, or --advertise", c.Name, c.Rank)
+			return nil, nil, usage.Codedf(codes.Unreachable, "host %s, rank %d, has no address but loopback, and other ranks are on other hosts: expected one, or --advertise", c.Name, c.Rank)
 		}
+		used[c.Host] = address
 		entries = append(entries, net.JoinHostPort(address, fmt.Sprint(c.Port)))
 	}
-	return entries, nil
+	for _, p := range all[0].Addrs {
+		if found := within(p.Masked(), byHost); len(byHost) > 1 && len(found) == len(byHost) && !maps.Equal(found, used) {
+			others = append(others, p.Masked())
+		}
+	}
+	return entries, others, nil
+}
+
+// reached returns the address of each host over which it has reached rank 0, and that of rank 0;
+// none where one is not known, or is no other host's address to call.
+func reached(all []*contact, byHost map[string]*contact) map[string]string {
+	zero := all[0].Host
+	found := map[string]netip.Addr{}
+	for _, c := range all {
+		if c.Host == zero {
+			continue
+		}
+		for host, a := range map[string]netip.Addr{c.Host: c.Via, zero: c.To} {
+			own := slices.ContainsFunc(byHost[host].Addrs, func(p netip.Prefix) bool { return p.Addr() == a })
+			if _, known := found[host]; own && !known {
+				found[host] = a
+			}
+		}
+	}
+	at := map[string]string{}
+	var taken []netip.Addr
+	for host, a := range found {
+		if a.Is4() != found[zero].Is4() || slices.Contains(taken, a) {
+			return nil
+		}
+		taken = append(taken, a)
+		at[host] = a.String()
+	}
+	if len(at) < len(byHost) {
+		return nil
+	}
+	return at
 }
 
 // within returns the hosts' addresses of a network, each host's own.

@@ -12,7 +12,7 @@ func ListOf(all []Contact) (text string, names []string, err error) {
 		all[i].Rank = i
 		list = append(list, &all[i])
 	}
-	entries, err := listOf(list)
+	entries, _, err := listOf(list)
 	if err != nil {
 		return "", nil, err
 	}

@@ -82,7 +82,7 @@ func (h *host) greet(conn net.Conn) {
 		return // a stranger, or one that looks elsewhere
 	}
 	shake := h.handshake(who.Rank, who.Nonce, g.Nonce)
-	var w word
+	w := word{At: addrOf(conn.LocalAddr())}
 	if h.token != nil {
 		if subtle.ConstantTimeCompare(who.Proof, h.token.Proof(shake, seal.Dialler)) != 1 {
 			_ = l.say(word{Error: "this rank has another token: give all ranks the same --token-file or RINGCLI_TOKEN"})

@@ -143,7 +143,7 @@ func masterHost(text string) (string, error) {
 	if _, err := netip.ParseAddr(host); err == nil {
 		return host, nil
 	}
-	if host == "" || strings.ContainsAny(host, ":/[] \t") {
+	if hosts.NotName(host) != "" {
 		return "", usage.Errorf("master-addr is %q: expected a host name or an address alone, such as node0, 10.0.5.4 or fd00::1; the port is --master-port (MASTER_PORT)", text)
 	}
 	return host, nil
@@ -172,13 +172,12 @@ func inStep() bool {
 
 // Slurm's tasks meet at the host of task 0, at the port that Slurm has reserved for the step
 // (srun --resv-ports), or at one that the job's and the step's number make. Task 0 is on the
-// step's first host, but for --distribution=arbitrary: the others look for it on all hosts.
+// step's first host, but for --distribution=arbitrary: the others look for it on all hosts. In a
+// heterogeneous step rank, size, hosts and the job's number are those of all components together
+// (seen with Slurm 22.05.8).
 const meetingPort, meetingPorts = 20000, 10000 // below those that Linux gives to callers (ip_local_port_range)
 
 func openSlurm(ctx context.Context, o Options) (Launcher, error) {
-	if size := os.Getenv("SLURM_HET_SIZE"); size != "" {
-		return nil, usage.Errorf("a heterogeneous job of Slurm (SLURM_HET_SIZE is %s): its components count their tasks apart, so ringcli cannot tell which rank this is: give --list and --index, or MASTER_ADDR, MASTER_PORT, RANK and WORLD_SIZE", size)
-	}
 	name, list := stepHosts()
 	nodes, err := hosts.Parse(list, meetingPort)
 	if err != nil {

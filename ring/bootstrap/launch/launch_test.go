@@ -97,10 +97,11 @@ func openListed(ctx context.Context) (launch.Launcher, error) {
 	if err != nil {
 		return nil, err
 	}
-	addrs, err := hosts.Resolve(ctx, nodes)
+	found, err := hosts.Resolve(ctx, nodes, nil) // of addresses
 	if err != nil {
 		return nil, err
 	}
+	addrs := hosts.First(found, nodes)
 	c, err := bootstrap.Open(ctx, bootstrap.Config{List: nodes, Rank: rank, Addrs: addrs, Bind: addrs[rank]})
 	if err == nil {
 		_, _, err = c.Exchange(ctx, nil, nil)
@@ -462,6 +463,10 @@ func TestList(t *testing.T) {
 		}
 		return c
 	}
+	via := func(c launch.Contact, own, zero string) launch.Contact {
+		c.Via, c.To = netip.MustParseAddr(own), netip.MustParseAddr(zero)
+		return c
+	}
 	wanted := contact("b", "10.0.0.2/24")
 	wanted.Advertise = "b.example.org"
 	other := contact("a", "10.0.0.1/24")
@@ -476,6 +481,18 @@ func TestList(t *testing.T) {
 		// Each has a bridge of its own by the same address, and a network that the other lacks.
 		{"10.0.0.1:18600,10.0.0.2:18600", []launch.Contact{
 			contact("a", "192.168.7.1/24", "172.17.0.1/16", "10.0.0.1/24"), contact("b", "172.17.0.1/16", "10.0.0.2/24", "192.168.8.1/24"),
+		}},
+		// Each has a bridge of its own by the same network, and reached rank 0 over another.
+		{"10.9.0.1:18600,10.9.0.2:18600", []launch.Contact{
+			contact("a", "172.17.0.2/16", "10.9.0.1/24"), via(contact("b", "172.17.0.3/16", "10.9.0.2/24"), "10.9.0.2", "10.9.0.1"),
+		}},
+		// A router lies between the addresses over which they meet.
+		{"10.0.1.1:18600,10.0.2.1:18600", []launch.Contact{
+			contact("a", "172.17.0.2/16", "10.0.1.1/24"), via(contact("b", "172.17.0.3/16", "10.0.2.1/24"), "10.0.2.1", "10.0.1.1"),
+		}},
+		// Both are behind bridges by the same address: what they meet over does not tell them apart.
+		{"10.0.0.1:18600,10.0.0.2:18600,10.0.0.3:18600", []launch.Contact{
+			contact("a", "10.0.0.1/24"), via(contact("b", "172.17.0.2/16", "10.0.0.2/24"), "172.17.0.2", "10.0.0.1"), via(contact("c", "172.17.0.2/16", "10.0.0.3/24"), "172.17.0.2", "10.0.0.1"),
 		}},
 		// No network has both: a router may lie between the first of each.
 		{"10.0.1.1:18600,10.0.2.1:18600", []launch.Contact{contact("a", "10.0.1.1/24"), contact("b", "10.0.2.1/24", "10.0.3.1/24")}},

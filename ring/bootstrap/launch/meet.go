@@ -10,16 +10,20 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/netip"
 	"os"
 	"slices"
 	"strconv"
 	"sync"
+	"syscall"
 	"time"
 
 	"ringcli/configs/codes"
 	"ringcli/configs/usage"
 	"ringcli/ring/bootstrap/calls"
+	"ringcli/ring/bootstrap/hosts"
 	"ringcli/ring/bootstrap/seal"
+	"ringcli/trace"
 )
 
 // meeting is where ranks find each other: at rank 0, which speaks first, so that a caller
@@ -86,6 +90,8 @@ type (
 		Awaits []int    `json:"awaits,omitempty"`
 		Error  string   `json:"error,omitempty"`
 		Usage  bool     `json:"usage,omitempty"` // of an error: bad usage
+		// At is the address of rank 0 at which the caller has arrived.
+		At netip.Addr `json:"at,omitzero"`
 	}
 )
 
@@ -93,9 +99,10 @@ type (
 type line struct {
 	net.Conn
 	in *bufio.Reader
+	at netip.Addr // of rank 0, from its welcome
 }
 
-func newLine(conn net.Conn) *line { return &line{conn, bufio.NewReaderSize(conn, maxHello)} }
+func newLine(conn net.Conn) *line { return &line{Conn: conn, in: bufio.NewReaderSize(conn, maxHello)} }
 
 func (l *line) say(what any) error {
 	text, err := json.Marshal(what)
@@ -166,7 +173,8 @@ func meet(ctx context.Context, m meeting) (Launcher, error) {
 type guest struct {
 	meeting
 	*line
-	at string // of rank 0
+	at      string     // of rank 0
+	arrived netip.Addr // so, as rank 0 has it
 }
 
 func (g *guest) Rank() int { return g.rank }
@@ -179,16 +187,21 @@ const others = 16
 // others, by turns.
 func (m meeting) call(ctx context.Context) (Launcher, error) {
 	last := errors.New("it was not called yet") // of the first host and port, which are meant
+	warned := false
 	for at := 1; ; {
 		l, address, err := m.callHost(ctx, m.hosts[0])
 		if err == nil {
-			return &guest{m, l, address}, nil
+			return &guest{m, l, address, l.at}, nil
 		}
 		if usage.Is(err) {
 			return nil, err
 		}
 		if ctx.Err() == nil { // else it is no news
 			last = err
+		}
+		if _, unknown := errors.AsType[*net.DNSError](err); unknown && !warned {
+			warned = true
+			trace.Warn(trace.Bootstrap, fmt.Sprintf("waiting for the address of rank 0's host: %v", err))
 		}
 		found := make([]*guest, min(others, len(m.hosts)-1))
 		refused := make([]error, len(found))
@@ -197,7 +210,7 @@ func (m meeting) call(ctx context.Context) (Launcher, error) {
 			host := m.hosts[1+(at-1+i)%(len(m.hosts)-1)]
 			round.Go(func() {
 				if l, address, err := m.callHost(ctx, host); err == nil {
-					found[i] = &guest{m, l, address}
+					found[i] = &guest{m, l, address, l.at}
 				} else if usage.Is(err) {
 					refused[i] = err
 				}
@@ -229,25 +242,33 @@ func (m meeting) places() string {
 	return fmt.Sprintf("%s (and on the other %d hosts of the job)", first, len(m.hosts)-1)
 }
 
-// callHost calls the ports of a host. The error is that of the first port, but for one of usage.
+// callHost calls the ports of a host, at each of its addresses. The error is that of the first
+// port, but for one of usage.
 func (m meeting) callHost(ctx context.Context, host string) (l *line, address string, err error) {
-	for i := range candidates {
-		if m.port+i > 65535 {
-			break
-		}
-		address = net.JoinHostPort(host, strconv.Itoa(m.port+i))
-		l, failed := m.try(ctx, address)
-		if failed == nil {
-			return l, address, nil
-		}
-		if err == nil || usage.Is(failed) {
-			err = failed
-		}
-		if _, absent := errors.AsType[*net.DNSError](failed); absent || usage.Is(failed) {
-			break // as at the other ports
+	addrs, err := hosts.Lookup(ctx, host)
+	if err != nil {
+		return nil, "", fmt.Errorf("%q has no address: %w", host, err)
+	}
+	var first []error // of each address
+	for _, a := range addrs {
+		for i := range candidates {
+			if m.port+i > 65535 {
+				break
+			}
+			address = net.JoinHostPort(a.String(), strconv.Itoa(m.port+i))
+			l, err := m.try(ctx, address)
+			if err == nil || usage.Is(err) {
+				return l, address, err
+			}
+			if i == 0 {
+				first = append(first, err)
+			}
+			if _, call := errors.AsType[*net.OpError](err); call && !errors.Is(err, syscall.ECONNREFUSED) && len(addrs) > 1 {
+				break // nobody answers there, nor at the other ports
+			}
 		}
 	}
-	return nil, "", err
+	return nil, "", hosts.Joined(first)
 }
 
 // try calls one port. Errors of usage are rank 0's answer; others are that nobody answers,
@@ -301,8 +322,11 @@ func (m *meeting) try(ctx context.Context, at string) (l *line, err error) {
 			return nil, usage.Codedf(codes.Token, "who listens at %s does not have this rank's token", at)
 		}
 		sealed, err := m.token.Seal(conn, shake, seal.Dialler, seal.Listener)
-		return newLine(sealed), err
+		l = newLine(sealed)
+		l.at = w.At
+		return l, err
 	}
+	l.at = w.At
 	return l, nil
 }
 

@@ -1,0 +1,125 @@
+package ring
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"slices"
+	"syscall"
+	"time"
+
+	"ringcli/ring/bootstrap/hosts"
+	"ringcli/ring/locality"
+)
+
+// resolve finds the addresses of the list. A name may get its address later: while one has none,
+// this rank listens already, so that other ranks learn that it is up, and what it waits for.
+func (r *Ring) resolve(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, max(r.Timeout(), r.opts.Patience))
+	defer cancel()
+	var refused error
+	all, err := hosts.Resolve(ctx, r.nodes, func(known [][]netip.AddrPort) {
+		r.addrs = hosts.First(known, r.nodes)
+		first := slices.IndexFunc(known, func(a []netip.AddrPort) bool { return len(a) == 0 })
+		if r.control == nil {
+			if err := r.listen(ctx); err != nil && !r.comesUp(err) {
+				refused = err
+				cancel()
+				return
+			}
+		}
+		if r.control != nil {
+			r.control.SetState(fmt.Sprintf("open: its host knows no address of %q yet", r.nodes[first].Host))
+		}
+	})
+	switch {
+	case refused != nil:
+		return refused
+	case err != nil:
+		return err
+	}
+	r.addrs = r.choose(ctx, all)
+	if r.control != nil {
+		r.control.SetAddrs(r.addrs)
+		r.control.SetState("open")
+	}
+	return nil
+}
+
+// choose takes one address of each entry, of one family as far as entries have it: IPv6 where one
+// has no other, else that in which the neighbours answer.
+func (r *Ring) choose(ctx context.Context, all [][]netip.AddrPort) []netip.AddrPort {
+	chosen := hosts.First(all, r.nodes)
+	prefer := func(is4 bool) {
+		for i, some := range all {
+			if at := slices.IndexFunc(some, func(a netip.AddrPort) bool { return a.Addr().Is4() == is4 }); at >= 0 {
+				chosen[i] = some[at]
+			}
+		}
+	}
+	with := func(is4 bool) bool {
+		return !slices.ContainsFunc(all, func(some []netip.AddrPort) bool {
+			return !slices.ContainsFunc(some, func(a netip.AddrPort) bool { return a.Addr().Is4() == is4 })
+		})
+	}
+	if !with(true) {
+		if with(false) {
+			prefer(false)
+		}
+		return chosen
+	}
+	for _, side := range bothSides {
+		peer := r.neighbour(side)
+		if some := all[peer]; len(some) > 1 && !slices.ContainsFunc(some, func(a netip.AddrPort) bool { return locality.IsLocal(a.Addr()) }) {
+			first := r.reach(ctx, some)
+			if first.Addr().Is4() != chosen[peer].Addr().Is4() {
+				prefer(first.Addr().Is4())
+			}
+			for i, n := range r.nodes {
+				if n.Host == r.nodes[peer].Host {
+					chosen[i] = netip.AddrPortFrom(first.Addr(), uint16(n.Port))
+				}
+			}
+		}
+	}
+	return chosen
+}
+
+// reachTimeout is how long an address may take to answer: one SYN may be lost.
+const reachTimeout = 2 * time.Second
+
+// reach returns the first of a host's addresses at which its port answers. A refusal is an
+// answer, too, where none accepts the call: the rank there has yet to start. Without an answer it
+// is the first.
+func (r *Ring) reach(ctx context.Context, some []netip.AddrPort) netip.AddrPort {
+	ctx, cancel := context.WithTimeout(ctx, reachTimeout)
+	defer cancel()
+	dial := r.opts.Dial
+	if dial == nil {
+		dial = new(net.Dialer).DialContext
+	}
+	answers := make([]chan error, len(some))
+	for i, a := range some {
+		answers[i] = make(chan error, 1)
+		go func() { // ctx ends it
+			conn, err := dial(ctx, "tcp", a.String())
+			if err == nil {
+				_ = conn.Close() // it was only a question
+			}
+			answers[i] <- err
+		}()
+	}
+	best := some[0]
+	refused := false
+	for i, answer := range answers {
+		switch err := <-answer; {
+		case err == nil:
+			return some[i]
+		case errors.Is(err, syscall.ECONNREFUSED) && !refused:
+			best, refused = some[i], true
+		}
+	}
+	return best
+}
