@@ -86,7 +86,7 @@ func TestFailuresOfABringUp(t *testing.T) {
 		"address": {flags: [2]string{"--list 198.51.100.1,198.51.100.2", "-"}, expect: [2]told{
 			{exit.Usage, "address-foreign", []string{"entry 0 of the list, 198.51.100.1", "--index 0", "no interface here has that address", "`ip address`"}},
 		}},
-		"name": {flags: [2]string{"--list no-such-host.invalid,127.9.9.9", "-"}, expect: [2]told{
+		"name": {flags: [2]string{"--list no-such-host.invalid,127.9.9.9 --timeout 2s", "-"}, expect: [2]told{
 			{exit.Usage, "host-unknown", []string{"entry 0", "no-such-host.invalid", "cannot be resolved"}},
 		}},
 	} {

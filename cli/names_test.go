@@ -106,6 +106,45 @@ func TestNamesThatNeverResolve(t *testing.T) {
 	}
 }
 
+// A name that only a module of glibc's name service switch knows is asked of getent, which stands
+// in for the module here: it is not installed everywhere.
+func TestNamesOfTheNameServiceSwitch(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		nss  string
+		code int
+		want string
+	}{
+		"a module":         {"files libvirt [NOTFOUND=return] dns", exit.OK, "0 -> 0"},
+		"no module":        {"files", exit.Usage, "cannot be resolved: lookup guest7: no such host (asked: /etc/hosts);"},
+		"unknown to it":    {"files mymachines", exit.Usage, "; getent, for mymachines: no such host);"},
+		"without a getent": {"files ldap", exit.Usage, `getent, for ldap: exec: "getent": executable file not found`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			known, dir := newNames(t, "127.0.0.1 localhost"), t.TempDir()
+			if err := os.WriteFile(known.nss, []byte("hosts: "+c.nss+" # as on this node\n"), 0o644); err != nil {
+				t.Fatal(err)
+			}
+			script := "#!/bin/sh\n[ \"$1 $2\" = 'ahosts guest7' ] && grep -q libvirt /etc/nsswitch.conf || exit 2\necho '127.83.7.7 STREAM guest7'; echo '127.83.7.7 DGRAM'\n"
+			path := dir + ":/usr/bin:/bin"
+			if name == "without a getent" {
+				path = dir
+			} else if err := os.WriteFile(filepath.Join(dir, "getent"), []byte(script), 0o755); err != nil {
+				t.Fatal(err)
+			}
+			p := program(t, "connect", "--index", "0", "--list", "guest7", "--timeout", "2s", "-c", "ping")
+			p.Args = append([]string{"/usr/bin/env", "PATH=" + path}, p.Args...)
+			known.on(p).in(namespace(t, 0))
+			p.start(t)
+			code := p.end(t, hung)
+			if text := p.stdout.String() + p.stderr.String(); code != c.code || !strings.Contains(text, c.want) {
+				t.Errorf("exit code %d: expected %d and %q\n%s", code, c.code, c.want, text)
+			}
+		})
+	}
+}
+
 // A rank that waits for a name is not accused of being absent.
 func TestOthersLearnThatANameIsAwaited(t *testing.T) {
 	t.Parallel()

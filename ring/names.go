@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/netip"
 	"slices"
@@ -12,6 +13,7 @@ import (
 
 	"ringcli/ring/bootstrap/hosts"
 	"ringcli/ring/locality"
+	"ringcli/trace"
 )
 
 // resolve finds the addresses of the list. A name may get its address later: while one has none,
@@ -19,25 +21,19 @@ import (
 func (r *Ring) resolve(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, max(r.Timeout(), r.opts.Patience))
 	defer cancel()
-	var refused error
 	all, err := hosts.Resolve(ctx, r.nodes, func(known [][]netip.AddrPort) {
 		r.addrs = hosts.First(known, r.nodes)
 		first := slices.IndexFunc(known, func(a []netip.AddrPort) bool { return len(a) == 0 })
-		if r.control == nil {
-			if err := r.listen(ctx); err != nil && !r.comesUp(err) {
-				refused = err
-				cancel()
-				return
+		if r.control == nil && r.mayListen(ctx) {
+			if err := r.listen(ctx); err != nil {
+				trace.Debug(trace.Ring, "not listening yet", slog.Any("error", err)) // the step after this one tries again
 			}
 		}
 		if r.control != nil {
 			r.control.SetState(fmt.Sprintf("open: its host knows no address of %q yet", r.nodes[first].Host))
 		}
 	})
-	switch {
-	case refused != nil:
-		return refused
-	case err != nil:
+	if err != nil {
 		return err
 	}
 	r.addrs = r.choose(ctx, all)
@@ -46,6 +42,16 @@ func (r *Ring) resolve(ctx context.Context) error {
 		r.control.SetState("open")
 	}
 	return nil
+}
+
+// mayListen tells whether the control ring's port is free. The names that are missing may narrow
+// the addresses to listen on, so a port in use is no error yet.
+func (r *Ring) mayListen(ctx context.Context) bool {
+	l, err := new(net.ListenConfig).Listen(ctx, "tcp", r.controlConfig().Bind.String())
+	if err != nil {
+		return false
+	}
+	return l.Close() == nil
 }
 
 // choose takes one address of each entry, of one family as far as entries have it: IPv6 where one
