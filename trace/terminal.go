@@ -1,6 +1,7 @@
 package trace
 
 import (
+	"os"
 	"sync/atomic"
 
 	"golang.org/x/sys/unix"
@@ -13,24 +14,43 @@ var shared atomic.Bool
 // process as a rank, and the other ranks write to the same streams.
 func ShareStreams() { shared.Store(true) }
 
-// IsTerminal reports whether a stream leads to a terminal that a person looks at. A terminal
-// without a size is none: Open MPI gives each rank a pseudo-terminal of 0 x 0, also where
-// mpirun writes to a file.
-func IsTerminal(stream any) bool {
-	columns, _ := TerminalSize(stream)
-	return columns > 0
+// IsTerminal reports whether a stream leads to a terminal that a person looks at. One without
+// a size is such a terminal only where standard input is one, too: a serial line, or that of
+// `docker exec -it`, which gets its size a moment later. Open MPI gives each rank's standard
+// output a pseudo-terminal of 0 x 0, also where mpirun writes to a file.
+func IsTerminal(stream any) bool { return isTerminal(stream, os.Stdin) }
+
+func isTerminal(stream, input any) bool {
+	columns, _, ok := sizeOf(stream)
+	if !ok || shared.Load() {
+		return false
+	}
+	_, _, typed := sizeOf(input)
+	return columns > 0 || typed
 }
 
-// TerminalSize returns the size of a stream's terminal, in characters; 0 and 0 if IsTerminal
-// does not count it as one.
+// TerminalSize returns the size of a stream's terminal, in characters; 0 and 0 if it has none,
+// or IsTerminal does not count it as one.
 func TerminalSize(stream any) (columns, rows int) {
-	f, ok := stream.(interface{ Fd() uintptr })
-	if !ok || shared.Load() {
+	if !IsTerminal(stream) {
 		return 0, 0
+	}
+	columns, rows, _ = sizeOf(stream)
+	return columns, rows
+}
+
+// sizeOf returns the size of a terminal, 0 and 0 if it has none, and tells whether a stream is one.
+func sizeOf(stream any) (columns, rows int, ok bool) {
+	f, ok := stream.(interface{ Fd() uintptr })
+	if !ok {
+		return 0, 0, false
 	}
 	size, err := unix.IoctlGetWinsize(int(f.Fd()), unix.TIOCGWINSZ)
-	if err != nil || size.Col == 0 || size.Row == 0 {
-		return 0, 0
+	if err != nil {
+		return 0, 0, false
 	}
-	return int(size.Col), int(size.Row)
+	if size.Col == 0 || size.Row == 0 {
+		return 0, 0, true
+	}
+	return int(size.Col), int(size.Row), true
 }
