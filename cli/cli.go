@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -41,6 +42,15 @@ import (
 	"ringcli/configs"
 	launching "ringcli/ring/bootstrap/launch"
 )
+
+func init() {
+	configs.Check("csv-table", func(text string) error {
+		if names := append([]string{render.FirstTable, render.AllTables}, schema.Names()...); !slices.Contains(names, text) {
+			return fmt.Errorf("there is no table %q: expected one of %s", text, strings.Join(names, ", "))
+		}
+		return nil
+	})
+}
 
 // Main runs one command line, without the program's name, and returns the exit
 // code. A second Ctrl-C ends the process at once.

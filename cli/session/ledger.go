@@ -1,27 +1,13 @@
 package session
 
 import (
-	"fmt"
 	"os"
-	"slices"
-	"strings"
 
 	"github.com/spf13/pflag"
 
 	"ringcli/cli/ledger"
 	"ringcli/cli/render"
-	"ringcli/cli/schema"
-	"ringcli/configs"
 )
-
-func init() {
-	configs.Check("csv-table", func(text string) error {
-		if names := append([]string{render.FirstTable, render.AllTables}, schema.Names()...); !slices.Contains(names, text) {
-			return fmt.Errorf("there is no table %q: expected one of %s", text, strings.Join(names, ", "))
-		}
-		return nil
-	})
-}
 
 // OpenLedger keeps what a run finds from here on, if a file is to be made of it. A child of
 // `local` leaves that to its parent.
