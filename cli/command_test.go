@@ -198,6 +198,7 @@ func TestEmbeddedScripts(t *testing.T) {
 		}
 		s := session.New(nil, nil, nil, nil, nil)
 		s.Config = cfg
+		s.Out = s.Printer()
 		if err := lines.Check(t.Context(), s, testTable, script, 4); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}

@@ -39,9 +39,9 @@ and -c are understood; its -n is --iters here, where -n is the ranks.
 
 count is the elements of the whole vector. nccl-tests prints what one rank has
 for all-gather and reduce-scatter. --output nccl-tests prints its own table, on
-rank 0: its columns, its count, no ±%, #wrong of every element and N/A with -c 0.
-nccl-tests also makes each rank's part a multiple of 16 bytes, this bench does
-not. ` + "`help benchmarks`" + ` has the rest.
+rank 0: its columns and its count, no ±%; #wrong is of every element, N/A with
+-c 0. nccl-tests also makes each rank's part a multiple of 16 bytes, this bench
+does not. ` + "`help benchmarks`" + ` has the rest.
 
 With --duration who kept the ring waiting is told when it happens: a rank that
 was late, one that had no CPU, or an edge whose segments took long; --window 1s
