@@ -25,7 +25,7 @@ func TestReportsForMachines(t *testing.T) {
 		},
 		metrics: {
 			"# TYPE ringcli_operation_seconds gauge\n", `ringcli_operation_wrong_elements{ring="ring",command="local",operation="all-reduce",bytes="4096"`,
-			`ringcli_checks{ring="ring",command="local",result="failed"} 1`, `ringcli_run_exit_code{command="local"} 2`, `ringcli_failure{command="local",code="expectation"} 1`,
+			`ringcli_checks{ring="ring",command="local",result="failed"} 1`, `ringcli_run_exit_code{ring="ring",command="local"} 2`, `ringcli_failure{ring="ring",command="local",code="expectation"} 1`,
 		},
 	} {
 		text, err := os.ReadFile(path)

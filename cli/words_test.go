@@ -92,7 +92,7 @@ func TestHelpSaysWhatThereIs(t *testing.T) {
 		{"algorithms", "log n exchanges with ranks at distance p/2 ... 2, 1\n"},
 		{"concepts", "log n exchanges with ranks at distance p/2 ... 2, 1\n"},
 		{"benchmarks", " --segment 0 --depth 4 "},
-		{"config", "format of results: table, json or csv"},
+		{"config", "format of results: table, json, csv or\n"},
 		{"connect", "hierarchical (auto: by size and by\n"},
 		{"connect", "protocol of collectives: auto, eager,"},
 		{"all-reduce", "element type: int8, uint8,"},
