@@ -219,8 +219,9 @@ func (l *Jobs) Cancel(id int) (ended bool, err error) {
 	if err != nil {
 		return false, err
 	}
+	ended = l.look(j).Ended() // before it, or it might have ended by that
 	j.cancel(ErrStopped)
-	return l.look(j).Ended(), nil
+	return ended, nil
 }
 
 // Stop asks a job to end by itself, and cancels one that cannot. It tells whether the job
