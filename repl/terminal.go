@@ -17,7 +17,7 @@ func dumb() bool {
 	return term == "" || term == "dumb"
 }
 
-// defaultWidth is assumed of a terminal that has lost its size, columns.
+// defaultWidth is assumed of a terminal without a size, such as a serial line, columns.
 const defaultWidth = 80
 
 // terminal is the settings of the terminal that lines are typed on.

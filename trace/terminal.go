@@ -18,25 +18,27 @@ func ShareStreams() { shared.Store(true) }
 // a size is such a terminal only where standard input is one, too: a serial line, or that of
 // `docker exec -it`, which gets its size a moment later. Open MPI gives each rank's standard
 // output a pseudo-terminal of 0 x 0, also where mpirun writes to a file.
-func IsTerminal(stream any) bool { return isTerminal(stream, os.Stdin) }
-
-func isTerminal(stream, input any) bool {
-	columns, _, ok := sizeOf(stream)
-	if !ok || shared.Load() {
-		return false
-	}
-	_, _, typed := sizeOf(input)
-	return columns > 0 || typed
+func IsTerminal(stream any) bool {
+	_, _, ok := look(stream, os.Stdin)
+	return ok
 }
 
 // TerminalSize returns the size of a stream's terminal, in characters; 0 and 0 if it has none,
 // or IsTerminal does not count it as one.
 func TerminalSize(stream any) (columns, rows int) {
-	if !IsTerminal(stream) {
-		return 0, 0
-	}
-	columns, rows, _ = sizeOf(stream)
+	columns, rows, _ = look(stream, os.Stdin)
 	return columns, rows
+}
+
+func look(stream, input any) (columns, rows int, ok bool) {
+	if shared.Load() {
+		return 0, 0, false
+	}
+	columns, rows, ok = sizeOf(stream)
+	if ok && columns == 0 {
+		_, _, ok = sizeOf(input)
+	}
+	return columns, rows, ok
 }
 
 // sizeOf returns the size of a terminal, 0 and 0 if it has none, and tells whether a stream is one.

@@ -1,6 +1,7 @@
 package hosts
 
 import (
+	"cmp"
 	"regexp"
 	"slices"
 	"strconv"
@@ -9,23 +10,34 @@ import (
 )
 
 // saysOfHosts are what a list says of the hosts before it: in which rack or other group they
-// are; of how many ranks each of them is the host, as host files of Open MPI have it, whose
-// limit (max_slots) says nothing of the ranks.
-var saysOfHosts = regexp.MustCompile(`^(?:(?:rack|group)=(?P<group>[0-9A-Za-z._-]+)|slots=(?P<slots>[1-9][0-9]{0,4})|max[_-]slots=[0-9]+)$`)
+// are; of how many ranks each of them is the host, as host files of Open MPI have it, in which a
+// limit (max_slots) alone is that number, too (measured: 4.1.4).
+var saysOfHosts = regexp.MustCompile(`^(?:(?:rack|group)=([0-9A-Za-z._-]+)|slots=([1-9][0-9]{0,4})|max[_-]slots=([1-9][0-9]{0,4}))$`)
 
 // described takes what is said of hosts out of the entries of a list: the hosts that the rest
 // stands for, one for each rank, and the group of each of them.
 func described(entries []string) (hosts, groups []string, err error) {
-	first, counted := 0, false // of the last entry
+	first, slots, limit := 0, 0, 0 // of the last entry
+	repeat := func() error {
+		n := cmp.Or(slots, limit, 1)
+		if len(hosts)-first > maxHosts/n {
+			return usage.Errorf("server list: %d slots of %q stand for more than %d hosts", n, hosts[first], maxHosts)
+		}
+		hosts, groups = times(hosts, first, n), times(groups, first, n)
+		return nil
+	}
 	for i, e := range entries {
 		found := saysOfHosts.FindStringSubmatch(e)
 		switch {
 		case found == nil:
 			list, err := Expand(e)
+			if err == nil {
+				err = repeat()
+			}
 			if err != nil {
 				return nil, nil, err
 			}
-			first, counted = len(hosts), false
+			first, slots, limit = len(hosts), 0, 0
 			hosts, groups = append(hosts, list...), append(groups, make([]string, len(list))...)
 		case len(hosts) == 0:
 			return nil, nil, usage.Errorf("server list: entry %d is %q: expected a host before it, as in node0 rack=A or node0 slots=8", i, e)
@@ -33,18 +45,16 @@ func described(entries []string) (hosts, groups []string, err error) {
 			for i := first; i < len(groups); i++ {
 				groups[i] = found[1]
 			}
-		case found[2] != "" && counted:
+		case found[2] != "" && slots > 0:
 			return nil, nil, usage.Errorf("server list: entry %d is %q, and %q has a number of slots before it: expected one", i, e, hosts[first])
 		case found[2] != "":
-			slots, _ := strconv.Atoi(found[2]) // at most five digits
-			if len(hosts)-first > maxHosts/slots {
-				return nil, nil, usage.Errorf("server list: %q stands for more than %d hosts", e, maxHosts)
-			}
-			counted = true
-			hosts, groups = times(hosts, first, slots), times(groups, first, slots)
+			slots, _ = strconv.Atoi(found[2]) // at most five digits
+		default:
+			limit, _ = strconv.Atoi(found[3]) // so
 		}
 	}
-	return hosts, groups, nil
+	err = repeat()
+	return hosts, groups, err
 }
 
 // times repeats each entry from the first on.

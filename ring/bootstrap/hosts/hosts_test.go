@@ -46,7 +46,7 @@ func TestParse(t *testing.T) {
 		"x,@" + file:                 "[x:18600 node1:18600 node2:7000 10.0.0.3:18600]",
 		"a slots=2, b":               "[a:18600 a:18601 b:18600]",
 		"n[0-1] slots=2 rack=A a":    "[n0:18600 n0:18601 n1:18600 n1:18601 a:18600]",
-		"@" + openMPI:                "[node0:18600 node0:18601 node1:18600]",
+		"@" + openMPI:                "[node0:18600 node0:18601 node1:18600 node1:18601]",
 		"@mpich:" + mpich:            "[node0:18600 node0:18601 node1:18600]",
 	} {
 		nodes, err := Parse(list, 18600)

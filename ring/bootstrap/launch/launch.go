@@ -196,7 +196,7 @@ func openSlurm(ctx context.Context, o Options) (Launcher, error) {
 	}
 	l, err := meet(ctx, m)
 	if _, unknown := errors.AsType[*net.DNSError](err); unknown {
-		return nil, fmt.Errorf("%w: Slurm's names of nodes (%s) need not resolve; its addresses do (NodeAddr of `scontrol show node`): give --master-addr with that of task 0's node, and --master-port, or use srun --mpi=pmi2 or --mpi=pmix", err, name)
+		return nil, fmt.Errorf("%w: Slurm's names of nodes (%s) need not resolve: give --master-addr with the NodeAddr of task 0's node (`scontrol show node`), and --master-port, or use srun --mpi=pmi2 or --mpi=pmix", err, name)
 	}
 	return l, err
 }
