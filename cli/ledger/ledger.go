@@ -136,27 +136,6 @@ func Open(files Files, run Run, rank int) (*Ledger, error) {
 	return l, nil
 }
 
-// logOf returns the log file of a rank that this process has started: one of its own if %r
-// is in the name, and else that of all. It is nil if there is none.
-func (l *Ledger) logOf(rank int) *journal {
-	if l.log == nil || NameOf(l.Log, 0) == l.Log {
-		return l.log
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	path := NameOf(l.Log, rank)
-	if rank <= 0 { // which this process speaks for
-		l.log.name(path)
-		return l.log
-	}
-	if l.others[rank] == nil {
-		l.others[rank] = newJournal(l.LogMebibytes)
-		l.others[rank].name(path)
-		l.others[rank].started(l.run)
-	}
-	return l.others[rank]
-}
-
 // Send returns a ledger that hands all to that of a parent, which reads the pipe and may
 // have a log file.
 func Send(pipe io.Writer, logs bool) *Ledger {

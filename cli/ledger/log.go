@@ -148,3 +148,24 @@ func (p eventPipe) Write(line []byte) (int, error) {
 	p.l.send(entry{Kind: event, Line: string(line)})
 	return len(line), nil
 }
+
+// logOf returns the log file of a rank that this process has started: one of its own if %r
+// is in the name, and else that of all. It is nil if there is none.
+func (l *Ledger) logOf(rank int) *journal {
+	if l.log == nil || NameOf(l.Log, 0) == l.Log {
+		return l.log
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	path := NameOf(l.Log, rank)
+	if rank <= 0 { // which this process speaks for
+		l.log.name(path)
+		return l.log
+	}
+	if l.others[rank] == nil {
+		l.others[rank] = newJournal(l.LogMebibytes)
+		l.others[rank].name(path)
+		l.others[rank].started(l.run)
+	}
+	return l.others[rank]
+}
