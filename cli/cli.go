@@ -174,8 +174,8 @@ func (i *invocation) report(name string, err error, args []string) int {
 		format := cmp.Or(givenValue(args, "--output"), os.Getenv("RINGCLI_OUTPUT"))
 		s.Out = render.New(s.Stdout, render.Format(format))
 	}
-	if code == exit.Interrupted {
-		err = cmp.Or(s.Interrupted(), err)
+	if exit.IsInterruption(code) {
+		err = cmp.Or(s.Interrupted(err), err)
 	}
 	failure.Report(s, name, err, code)
 	return code

@@ -10,6 +10,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"runtime"
 	"strings"
 	"syscall"
 	"testing"
@@ -52,13 +53,16 @@ func TestMain(m *testing.M) {
 	os.Exit(runTests(m))
 }
 
-// raceSkips are what the race detector leaves out, under which all takes ten times as long:
-// they type pages, measure, reckon or look at texts, and what goes on at once in them does so
-// in others, too.
-const raceSkips = "^Test(PagesAreTyped|CarriedScriptsRun|FollowersTakeALeadersScript|LocalProvesEveryCollectiveInEveryWay|LocalChecksBothWays|LocalInJSON|FourTerminals|TheCProgramsSpelling|RanksConnectInAnyOrder|" +
-	"Bench.*|AComparison.*|EveryAlgorithm|Tune|TransportBench.*|P2P.*|OfThePossible|Floor.*|Overlap|" +
-	"Model.*|Pingpong.*|Lab.*|Doctor.*|Path.*|Channels.*|Links(WritesFiles|Rests|Refuses)|" +
-	"Golden.*|ManPagesRender|.*Completion.*|TabInBash|Every.*Example|WrongClocksAreAligned|Provoked.*|Failures.*)$"
+// raceRuns are what the race detector watches here, under which all takes ten times as long:
+// those in which a process does several things at once, or is ended in the middle. The
+// packages below have tests of their own.
+const raceRuns = "Leader|Follow|Jobs|Killed|Stopp|Interrupt|CtrlC|Goodbye|Reconnect|Regroup|Retry|Survivors|Harmed|Attack|" +
+	"Tokens|TwoTerminals|MissingRank|Descriptors|StartedAgain|TransportServe|VerifiedSegments|ByHand|SixRanks|TypingInATerminal|" +
+	"KeepGoing|LinksAsALine|Disagreement|Lost|WaitsForARank|ReportOfAllRanks|EndWithTheirParent"
+
+// parallel is how many of these tests run at once for each two CPUs, of which most wait for
+// processes.
+const parallel = 3
 
 // runTests keeps what failing commands leave behind, and what a shell remembers,
 // in a directory of its own.
@@ -78,8 +82,12 @@ func runTests(m *testing.M) int {
 			return 1
 		}
 	}
+	flags := map[string]string{"test.parallel": fmt.Sprint(max(1, parallel*runtime.GOMAXPROCS(0)/2))}
 	if verbstest.Race {
-		if err := flag.Set("test.skip", raceSkips); err != nil {
+		flags = map[string]string{"test.run": raceRuns}
+	}
+	for name, value := range flags { // which those of the command line replace
+		if err := flag.Set(name, value); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			return 1
 		}

@@ -72,7 +72,8 @@ func TestNamesThatResolveLater(t *testing.T) {
 			ranks[0].await(ranks[0].err, `waiting for the address of .*a-1.svc`, 1)
 			known[0].set(both...)
 			for rank, p := range ranks {
-				if code := p.over(); code != exit.OK {
+				// How fast the links are depends on what else the machine does.
+				if code := p.over(); code != exit.OK && (command != "links" || code != exit.Warning) {
 					t.Errorf("rank %d: exit code %d\n%s%s", rank, code, p.out, p.err)
 				}
 			}

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"ringcli/cli/exit"
-	"ringcli/verbs/verbstest"
 )
 
 // typing is what an example needs besides being typed as it stands.
@@ -263,9 +262,6 @@ func differs(shows, got []string) string {
 // Every example of README and of the pages in the program is typed, and prints what has
 // the shape that the page shows.
 func TestPagesAreTyped(t *testing.T) {
-	if verbstest.Race {
-		t.Skip("stage readme-test types them; each command has tests of its own under the race detector")
-	}
 	pages, err := filepath.Glob("topics/*.txt")
 	if err != nil || len(pages) == 0 {
 		t.Fatalf("%v: %v", pages, err)

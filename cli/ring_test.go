@@ -362,16 +362,32 @@ func TestAnInterruptedRankIsNamed(t *testing.T) {
 		t.Fatal(err)
 	}
 	code, message := p.end(t, hung), p.err.String()
-	if code != exit.Critical || !regexp.MustCompile(`(?m)^ringcli: rank 1 reports: (.*: )?interrupted$`).MatchString(message) ||
+	if code != exit.Critical || !regexp.MustCompile(`(?m)^ringcli: rank 1 \(\S+\) was interrupted$`).MatchString(message) ||
 		!regexp.MustCompile(`(?m)^ringcli: rank 1 \(pid \d+\) was interrupted; the other ranks were ended$`).MatchString(message) {
 		t.Errorf("exit code %d, stderr %q", code, message)
 	}
 	expectGone(t, children)
 }
 
-// On several hosts, where one operator presses Ctrl-C, the others hear which rank it was.
+// On several hosts, where one operator presses Ctrl-C, or a scheduler ends one rank, the
+// others hear which rank it was.
 func TestAnInterruptedRankIsNamedToTheOtherHosts(t *testing.T) {
 	t.Parallel()
+	for sig, c := range map[syscall.Signal]struct {
+		code             int
+		itself, toOthers string
+	}{
+		syscall.SIGINT:  {exit.Interrupted, "interrupted", "interrupted"},
+		syscall.SIGTERM: {exit.Terminated, "terminated", `terminated \(SIGTERM\)`},
+	} {
+		t.Run(sig.String(), func(t *testing.T) {
+			t.Parallel()
+			endsByASignal(t, sig, c.code, c.itself, c.toOthers)
+		})
+	}
+}
+
+func endsByASignal(t *testing.T, sig syscall.Signal, own int, itself, toOthers string) {
 	list := freshList(t, 3)
 	var ranks []*piped
 	for rank := range list {
@@ -380,15 +396,15 @@ func TestAnInterruptedRankIsNamedToTheOtherHosts(t *testing.T) {
 	for _, p := range ranks {
 		p.await(p.out, `\n`, 1)
 	}
-	if err := ranks[1].Process.Signal(syscall.SIGINT); err != nil {
+	if err := ranks[1].Process.Signal(sig); err != nil {
 		t.Fatal(err)
 	}
 	for rank, p := range ranks {
-		code, message, want := p.end(t, hung), p.err.String(), "^ringcli: interrupted\n$"
+		code, message, want, says := p.end(t, hung), p.err.String(), own, "^ringcli: "+itself+"\n$"
 		if rank != 1 {
-			want = `^ringcli: (.*: )?rank 1 reports: (.*: )?interrupted\n$`
+			want, says = exit.Critical, `^ringcli: rank 1 \(\S+\) was `+toOthers+`\n$`
 		}
-		if (code == exit.Interrupted) != (rank == 1) || !regexp.MustCompile(want).MatchString(message) {
+		if code != want || !regexp.MustCompile(says).MatchString(message) {
 			t.Errorf("rank %d: exit code %d, stderr %q", rank, code, message)
 		}
 	}

@@ -176,6 +176,20 @@ func TestAFailureKeepsTheFlightRecorder(t *testing.T) {
 	if code != exit.OK || !strings.Contains(stdout, "all-reduce") {
 		t.Errorf("trace show: exit code %d\n%s%s", code, stdout, stderr)
 	}
+	// A disk that is full is no failure of the ring, nor of its other ranks.
+	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p = program(t, "local", "-n", "3", "-c", "all-reduce --size 4K")
+	p.Stdout = full
+	p.Env = append(p.Env, "RINGCLI_TRACE_DIR="+dir)
+	if err := errors.Join(p.Start(), full.Close()); err != nil {
+		t.Fatal(err)
+	}
+	if code := p.end(t, screenDeadline); code != exit.Critical || strings.Contains(p.stderr.String(), "flight recorder") {
+		t.Errorf("full: exit code %d\n%s", code, p.stderr.String())
+	}
 	// A mistake in what was typed is no failure of the ring.
 	p = program(t, "local", "-n", "2", "-c", "all-reduce --size 4K --protocol eager --slots 1; expect wrong == 0")
 	p.Env = append(p.Env, "RINGCLI_TRACE_DIR="+dir)

@@ -13,6 +13,8 @@ import (
 	"io"
 	"os"
 	"time"
+
+	"ringcli/configs/codes"
 )
 
 // Host is what a Shell runs commands for.
@@ -93,8 +95,9 @@ var (
 // interruption is a cancellation, so that what knows no shell can tell.
 type interruption struct{}
 
-func (interruption) Error() string        { return "interrupted" }
-func (interruption) Is(target error) bool { return target == context.Canceled }
+func (interruption) Error() string           { return "interrupted" }
+func (interruption) FailureCode() codes.Code { return codes.Interrupted }
+func (interruption) Is(target error) bool    { return target == context.Canceled }
 
 // stopping is one, too.
 type stopping struct{}

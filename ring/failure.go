@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 
 	"ringcli/configs/codes"
@@ -89,12 +90,24 @@ func (r *Ring) verdict(err error) *Verdict {
 	case errors.As(err, &c) && c.Status != verbs.FlushError: // which follows from another
 		v.Rank, v.Confidence = c.Peer, bootstrap.Suspect
 	case errors.Is(err, context.Canceled):
-		v.Kind = bootstrap.KindCanceled
+		v.Kind, v.Text = bootstrap.KindCanceled, fmt.Sprintf("%s was %s", r.nodeName(r.rank), ended(err))
+		return v
 	}
 	if code := diagnose.FailureCode(err); code != v.FailureCode() && code != codes.Failed && code != codes.Usage {
 		v.Code = code
 	}
 	return v
+}
+
+// ended says how a cancellation came about: another rank's user need not know of what.
+func ended(err error) string {
+	switch code, _ := codes.Of(err); code {
+	case codes.Terminated:
+		return "terminated (SIGTERM)"
+	case codes.Interrupted:
+		return "interrupted"
+	}
+	return "stopped"
 }
 
 // Settled returns why the ring has failed, once all ranks agree: the verdict that another

@@ -20,18 +20,32 @@ import (
 )
 
 // Exit codes. Those up to 3 are what monitoring plugins use (Nagios plugin
-// development guidelines, section "return codes"); 130 is a shell's 128 + SIGINT.
+// development guidelines, section "return codes"); those of signals are a shell's: 128 and
+// the signal's number.
 const (
 	OK          = 0
 	Warning     = 1   // it works, but below --floor
 	Critical    = 2   // wrong data, a rank lost, a deadline passed
 	Usage       = 3   // bad usage or configuration: nothing was tried
 	Interrupted = 130 // Ctrl-C
-	Pipe        = 141 // nobody reads standard output, as after `| head -1`: 128 + SIGPIPE
+	Terminated  = 143 // SIGTERM
+	Pipe        = 141 // nobody reads standard output, as after `| head -1`: SIGPIPE
 )
 
 // ErrInterrupted is the cause of a context that Ctrl-C cancelled.
 var ErrInterrupted = repl.ErrInterrupted
+
+// ErrTerminated is the cause of a context that SIGTERM cancelled: an interruption whose exit
+// code is another.
+var ErrTerminated error = termination{}
+
+type termination struct{}
+
+func (termination) Error() string           { return "terminated" }
+func (termination) FailureCode() codes.Code { return codes.Terminated }
+func (termination) Is(target error) bool {
+	return target == context.Canceled || target == ErrInterrupted
+}
 
 // errUnread is an interruption by whoever read the results.
 var errUnread error = unread{}
@@ -79,9 +93,12 @@ func Sharedf(code int, format string, args ...any) error {
 func Code(err error) int {
 	var coded *Error
 	var order *ring.StepError
+	var signal *repl.SignalError
 	switch {
 	case err == nil:
 		return OK
+	case errors.Is(err, ErrTerminated), errors.As(err, &signal) && signal.Signal == unix.SIGTERM:
+		return Terminated
 	case errors.Is(err, ErrInterrupted):
 		return Interrupted
 	case isUnread(err):
@@ -96,13 +113,16 @@ func Code(err error) int {
 	return Critical
 }
 
-// OrInterrupted turns whatever an operation returned after Ctrl-C, or because nobody
+// IsInterruption tells whether an exit code is that of Ctrl-C or SIGTERM.
+func IsInterruption(code int) bool { return code == Interrupted || code == Terminated }
+
+// OrInterrupted turns whatever an operation returned after Ctrl-C or SIGTERM, or because nobody
 // reads the results any more, into the interruption itself: that it was cut short is the
 // user's own doing.
 func OrInterrupted(ctx context.Context, err error) error {
 	switch {
 	case err != nil && errors.Is(context.Cause(ctx), ErrInterrupted):
-		return ErrInterrupted
+		return context.Cause(ctx)
 	case isUnread(err):
 		return errUnread
 	}
@@ -112,7 +132,7 @@ func OrInterrupted(ctx context.Context, err error) error {
 // IsUsers tells whether what ended a command was the user's own doing.
 func IsUsers(err error) bool {
 	code := Code(err)
-	return code == Interrupted || code == Pipe
+	return IsInterruption(code) || code == Pipe
 }
 
 // IsShared tells whether every rank of the ring has this error and reports it.
@@ -123,7 +143,7 @@ func IsShared(err error) bool {
 
 // mildest are the exit codes from the mildest: a critical rank outweighs one
 // that merely did not start. Others are as grave as Critical.
-var mildest = []int{OK, Warning, Interrupted, Usage}
+var mildest = []int{OK, Warning, Interrupted, Terminated, Usage}
 
 // Worse is the graver of two exit codes. That nobody reads the results is what all else
 // came from.

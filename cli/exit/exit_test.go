@@ -29,6 +29,7 @@ func TestExitCode(t *testing.T) {
 		{fmt.Errorf("x: %w", trace.ErrSpec), 3},
 		{ErrInterrupted, 130},
 		{fmt.Errorf("bench: %w", ErrInterrupted), 130},
+		{fmt.Errorf("bench: %w", ErrTerminated), 143},
 		{fmt.Errorf("bench: %w", &fs.PathError{Op: "write", Path: "/dev/stdout", Err: unix.EPIPE}), 141},
 		{&fs.PathError{Op: "write", Path: "/tmp/fifo", Err: unix.EPIPE}, 2},
 		{&fs.PathError{Op: "write", Path: "/dev/stdout", Err: unix.ENOSPC}, 2},
@@ -56,7 +57,7 @@ func TestWhateverCtrlCBreaksIsAnInterruption(t *testing.T) {
 }
 
 func TestWorse(t *testing.T) {
-	order := []int{OK, Warning, Interrupted, Usage, Critical, Pipe}
+	order := []int{OK, Warning, Interrupted, Terminated, Usage, Critical, Pipe}
 	for i, a := range order {
 		for j, b := range order {
 			if got, want := Worse(a, b), order[max(i, j)]; got != want {

@@ -16,8 +16,8 @@ type Signals struct {
 	cancel context.CancelCauseFunc
 }
 
-// CatchSignals returns a context that SIGINT or SIGTERM cancels. The second one
-// ends the process at once.
+// CatchSignals returns a context that SIGINT or SIGTERM cancels, for ErrInterrupted or
+// ErrTerminated. The second one ends the process at once.
 func CatchSignals(parent context.Context) (context.Context, *Signals) {
 	ctx, cancel := context.WithCancelCause(parent)
 	s := &Signals{caught: make(chan os.Signal, 8), cancel: cancel}
@@ -26,12 +26,16 @@ func CatchSignals(parent context.Context) (context.Context, *Signals) {
 	signal.Notify(s.caught, unix.SIGINT, unix.SIGTERM, unix.SIGPIPE)
 	go func() {
 		for sig := range s.caught {
+			cause := ErrInterrupted
+			if sig == unix.SIGTERM {
+				cause = ErrTerminated
+			}
 			switch {
 			case sig == unix.SIGPIPE, sig == unix.SIGINT && s.deaf.Load():
 			case ctx.Err() != nil:
-				os.Exit(Interrupted)
+				os.Exit(Code(cause))
 			default:
-				cancel(ErrInterrupted)
+				cancel(cause)
 			}
 		}
 	}()

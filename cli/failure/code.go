@@ -19,6 +19,8 @@ func Code(err error) codes.Code {
 	code := diagnose.FailureCode(err)
 	_, signalled := errors.AsType[*repl.SignalError](err)
 	switch {
+	case exit.Code(err) == exit.Terminated:
+		return codes.Terminated
 	case exit.Code(err) == exit.Interrupted || signalled:
 		return codes.Interrupted
 	case code != codes.Failed && code != codes.Usage:

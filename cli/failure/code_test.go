@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"slices"
 	"syscall"
 	"testing"
@@ -95,7 +96,10 @@ func TestCode(t *testing.T) {
 		{fmt.Errorf("x: %w", configs.ErrInvalid), codes.Configuration},
 		{exit.Sharedf(exit.Warning, "slow"), codes.Slow},
 		{exit.ErrInterrupted, codes.Interrupted},
-		{&repl.SignalError{Signal: syscall.SIGTERM}, codes.Interrupted},
+		{exit.ErrTerminated, codes.Terminated},
+		{&repl.SignalError{Signal: syscall.SIGTERM}, codes.Terminated},
+		{&repl.SignalError{Signal: syscall.SIGHUP}, codes.Interrupted},
+		{fmt.Errorf("x: %w", &fs.PathError{Op: "write", Path: "/dev/stdout", Err: syscall.ENOSPC}), codes.Output},
 		{&repl.PanicError{}, codes.Panic},
 		{errors.New("anything"), codes.Failed},
 	} {

@@ -301,9 +301,10 @@ func InCommand(command string, err error) error { return &commandError{command, 
 func (e *commandError) Unwrap() error { return e.error }
 
 // KeepRecord writes the flight recorder to a file when a command of the ring has
-// failed, and says where. Mistakes and interruptions are no failures.
+// failed, and says where. Mistakes, interruptions and output that cannot be written are no
+// failures of the ring.
 func KeepRecord(s *session.Session, command string, err error) {
-	if err == nil || s.Ring == nil || exit.Code(err) != exit.Critical {
+	if err == nil || s.Ring == nil || exit.Code(err) != exit.Critical || Code(err) == codes.Output {
 		return
 	}
 	var v *bootstrap.Verdict

@@ -89,7 +89,7 @@ func localShell(ctx context.Context, s *session.Session, table *command.Table, n
 	select {
 	case ended := <-over:
 		cancel(nil)
-		if err == nil && exit.Code(ended) != exit.Interrupted {
+		if err == nil && !exit.IsInterruption(exit.Code(ended)) {
 			err = ended
 		}
 	case <-time.After(killAfter):

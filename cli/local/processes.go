@@ -306,7 +306,7 @@ func (f *processes) wait(ctx context.Context) error {
 		case p := <-f.ended:
 			delete(f.running, p.rank)
 			status := rankCode(p)
-			if status == exit.Interrupted && f.pipe == nil {
+			if exit.IsInterruption(status) && f.pipe == nil {
 				break // as it was told to
 			}
 			code = exit.Worse(code, status)
@@ -362,6 +362,8 @@ func (p *rankProcess) killedBy() (death error, byUser bool) {
 			p.rank, p.cmd.ProcessState.Pid(), by, by), by == syscall.SIGINT || by == syscall.SIGTERM
 	case ok && status.ExitStatus() == exit.Interrupted:
 		return fmt.Errorf("rank %d (pid %d) was interrupted", p.rank, p.cmd.ProcessState.Pid()), true
+	case ok && status.ExitStatus() == exit.Terminated:
+		return fmt.Errorf("rank %d (pid %d) was terminated", p.rank, p.cmd.ProcessState.Pid()), true
 	}
 	return nil, false
 }

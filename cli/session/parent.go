@@ -145,5 +145,5 @@ func (p *Parent) Report(what any) error {
 func (p *Parent) Silent(err error) bool {
 	var v *bootstrap.Verdict
 	canceled := errors.As(err, &v) && v.Kind == bootstrap.KindCanceled
-	return exit.Code(err) == exit.Interrupted || p.rank > 0 && (canceled || exit.IsShared(err))
+	return exit.IsInterruption(exit.Code(err)) || p.rank > 0 && (canceled || exit.IsShared(err))
 }

@@ -7,7 +7,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"ringcli/cli/exit"
 	"ringcli/cli/render"
 	"ringcli/ring/bootstrap/calls"
 )
@@ -145,17 +144,17 @@ func (p *speaker) hush() {
 	}
 }
 
-// Interrupted is the interruption of what had waited for long, for other ranks or as Await
-// was told, which it says; nil if Ctrl-C ended something else.
-func (s *Session) Interrupted() error {
+// Interrupted is an interruption, cause, of what had waited for long, for other ranks or as
+// Await was told, which it says; nil if something else was ended.
+func (s *Session) Interrupted(cause error) error {
 	if a := s.speaker.left.Swap(nil); a != nil && time.Since(a.since) >= SpeakAfter {
-		return fmt.Errorf("%w; it had waited %s for %s", exit.ErrInterrupted, calls.Ago(time.Since(a.since)), a.what)
+		return fmt.Errorf("%w; it had waited %s for %s", cause, calls.Ago(time.Since(a.since)), a.what)
 	}
 	w, ok := s.Waits.GivenUp()
 	if !ok || time.Since(w.Since) < SpeakAfter {
 		return nil
 	}
-	return fmt.Errorf("%w; it had waited %s for %s", exit.ErrInterrupted, calls.Ago(time.Since(w.Since)), w)
+	return fmt.Errorf("%w; it had waited %s for %s", cause, calls.Ago(time.Since(w.Since)), w)
 }
 
 // Does has other ranks that wait for this one told what it does: a command, or, "", that

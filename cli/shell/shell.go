@@ -167,7 +167,7 @@ func (h *host) Run(ctx context.Context, line string) error {
 		err = h.over(s, err)
 	}
 	if cause := context.Cause(ctx); errors.Is(cause, repl.ErrInterrupted) || errors.Is(cause, repl.ErrStopped) {
-		if why := s.Interrupted(); why != nil && (s.Ring == nil || !s.Ring.Failed()) {
+		if why := s.Interrupted(exit.ErrInterrupted); why != nil && (s.Ring == nil || !s.Ring.Failed()) {
 			return why
 		}
 		return fmt.Errorf("%w: %w", exit.ErrInterrupted, err)

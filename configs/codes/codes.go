@@ -84,7 +84,9 @@ const (
 	Configuration Code = "configuration"
 	Order         Code = "order"
 	Busy          Code = "busy"
+	Output        Code = "output"
 	Interrupted   Code = "interrupted"
+	Terminated    Code = "terminated"
 	Panic         Code = "panic"
 )
 

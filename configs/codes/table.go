@@ -158,7 +158,11 @@ var table = []Failure{
 		"The ring, or a queue pair, is not in the state for it.", "Take the step that the message names."},
 	{Busy, []int{2, 3}, "something else has the ring", "the command that has it",
 		"A command in the background, or an operation that has not ended.", "`wait` for it, or `stop` it."},
-	{Interrupted, []int{130, 2}, "Ctrl-C, or a signal (2)", "nobody", "The user, or whoever sent the signal.", "Run it again."},
+	{Output, []int{2}, "standard output cannot be written", "the rank, with what the system said",
+		"The disk that it goes to is full, or whatever reads it refuses it. The ring is not at fault.",
+		"Make room, or send it elsewhere; --log-file keeps the results in a file of their own."},
+	{Interrupted, []int{130, 2}, "Ctrl-C, or SIGHUP to a shell (2)", "nobody", "The user, or a terminal that was closed.", "Run it again."},
+	{Terminated, []int{143}, "SIGTERM", "nobody", "Whoever sent the signal: a scheduler at the end of a job's time, `timeout`, `kill`.", "Run it again, with more time if a scheduler has ended it."},
 	{Panic, []int{2}, "a fault of ringcli itself", "the command, and where in the code",
 		"A programming mistake.", "Report it, with what is printed."},
 }

@@ -3,6 +3,8 @@ package diagnose
 import (
 	"context"
 	"errors"
+	"io/fs"
+	"os"
 	"syscall"
 
 	"ringcli/configs/codes"
@@ -21,6 +23,9 @@ func FailureCode(err error) codes.Code {
 	}
 	if e, ok := errors.AsType[*verbs.ModifyError](err); ok {
 		return modifyCode(e)
+	}
+	if e, ok := errors.AsType[*fs.PathError](err); ok && e.Op == "write" && e.Path == os.Stdout.Name() {
+		return codes.Output
 	}
 	for _, k := range kinds {
 		if errors.Is(err, k.error) {

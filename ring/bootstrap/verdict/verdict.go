@@ -104,7 +104,7 @@ type Verdict struct {
 // Error returns the text, and who found it if that was another rank.
 func (v *Verdict) Error() string {
 	text := v.Text
-	if v.Told {
+	if v.Told && v.Kind != KindCanceled { // whose text names the rank
 		text = fmt.Sprintf("rank %d reports: %s", v.By, text)
 	}
 	if v.Slept > 0 {
