@@ -109,7 +109,7 @@ func (r *Ring) Reset(ctx context.Context) error {
 		defer r.mu.Unlock()
 		r.exchanged, r.unclean = false, nil
 		for _, e := range r.queuePairs() {
-			e.Remote, e.MTU, e.Outstanding, e.pinged = connectionData{}, 0, 0, false
+			e.Remote, e.MTU, e.Outstanding, e.pinged, e.compared = connectionData{}, 0, 0, false, false
 		}
 		return nil
 	})

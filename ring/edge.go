@@ -118,6 +118,9 @@ type Edge struct {
 	nextBuf  int
 
 	pinged bool // a ping has come back since RTS; guarded by the ring's mu
+	// compared: since RTS both ends have been held against each other, and fit; guarded
+	// likewise.
+	compared bool
 }
 
 // String names the edge, for messages: "left edge to rank 2".

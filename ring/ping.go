@@ -51,6 +51,9 @@ func (r *Ring) Ping(ctx context.Context, count int) (PingResult, error) {
 			}
 			return err
 		}
+		if err = r.Compared(ctx, Left, Right); err != nil {
+			return fmt.Errorf("the pings have passed, but %w", err)
+		}
 		r.change(func() { r.edges[Left].setPinged(); r.edges[Right].setPinged() })
 		result = asks.trips.Result(r.neighbour(Right), count, MessageSize)
 		return nil

@@ -96,6 +96,9 @@ func (p *pings) side(ctx context.Context, t Token, x *ping) error {
 	<-answered
 	cancel()
 	if err == nil {
+		if err = r.Compared(ctx, x.edge.Side); err != nil {
+			return fmt.Errorf("%d pings of %d bytes have passed, but %w", x.done, MessageSize, err)
+		}
 		r.change(x.edge.setPinged)
 		return nil
 	}

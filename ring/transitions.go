@@ -139,7 +139,7 @@ func (e *Edge) toRTS(v Values) error {
 	if err != nil {
 		return err
 	}
-	r.change(func() { e.pinged = false })
+	r.change(func() { e.pinged, e.compared = false, false })
 	trace.Debug(trace.Ring, fmt.Sprintf("connected to neighbour %d", e.Peer), slog.Int("neighbour", e.Peer),
 		slog.String("side", e.Side.String()), slog.Int("channel", e.ID.Channel()), slog.Int("mtu", e.MTU))
 	return nil

@@ -84,6 +84,9 @@ func pingNeighbours(ctx context.Context, s *session.Session, call command.Call) 
 			if exit.Code(err) != exit.Critical || ctx.Err() != nil || s.Ring.Failed() {
 				return errors.Join(failures...) // the other side would not work either
 			}
+			if errors.As(err, new(*ring.UnfitError)) {
+				continue // which says all
+			}
 			found = append(found, failure.FindingsOf("ping", side, s.Ring.Diagnose(ctx, side.Edge(), err), diagnose.Warning)...)
 			continue
 		}

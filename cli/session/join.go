@@ -110,6 +110,9 @@ func (s *Session) Ready(ctx context.Context) error {
 	if err := s.ByHand.MayOperate(ctx, s); err != nil || s.Member != nil {
 		return err
 	}
+	if err := s.Ring.Compared(ctx, ring.Left, ring.Right); err != nil {
+		return err
+	}
 	m := &Member{Ring: s.Ring, Command: "connect", Injected: s.Place.Injected}
 	all, err := s.meet(ctx, m)
 	o := collective.Options{}
