@@ -80,6 +80,7 @@ func newInvocation(stdin io.Reader, stdout, stderr io.Writer, signals *exit.Sign
 	h := &hand.Work{}
 	s := session.New(stdin, stdout, stderr, signals, h)
 	s.SetToken(token)
+	s.Version = about.Version()
 	return &invocation{s, commandTable(h, s.Place)}
 }
 

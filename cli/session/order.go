@@ -1,14 +1,19 @@
 package session
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"ringcli/cli/exit"
 	"ringcli/cli/tables"
 	"ringcli/ring/bootstrap"
+	"ringcli/ring/bootstrap/calls"
+	"ringcli/trace"
 )
 
 // FollowerPatience is how long a follower waits for a ring to come up: its
@@ -41,12 +46,13 @@ type introduction struct {
 	CPU       *int                 `json:"cpu,omitempty"`   // that it polls on, if that is settled
 	Table     *tables.Announcement `json:"table,omitempty"` // rank 0's
 	Inject    string               `json:"inject"`          // the setting
+	Version   string               `json:"version"`         // of the program
 }
 
 // meet finds out which ranks follow. Either all but rank 0 do, which then leads
 // them, or none does.
 func (s *Session) meet(ctx context.Context, m *Member) ([]introduction, error) {
-	own := introduction{Follows: s.Follows, Providers: tables.Providers(m.Ring), Table: tables.Announce(s.Config, m.Ring), Inject: s.Config.String("inject")}
+	own := introduction{Follows: s.Follows, Providers: tables.Providers(m.Ring), Table: tables.Announce(s.Config, m.Ring), Inject: s.Config.String("inject"), Version: s.Version}
 	if a := m.Ring.Affinity(); a != nil {
 		own.CPU = new(a.CPU())
 	}
@@ -67,7 +73,28 @@ func (s *Session) meet(ctx context.Context, m *Member) ([]introduction, error) {
 		return nil, exit.Sharedf(exit.Usage, "%d of %d ranks follow: expected all but rank 0, or none", followers, len(all))
 	}
 	s.Leads = followers > 0 && m.Ring.Rank() == 0
+	if text := versions(all); text != "" && m.Ring.Rank() == 0 {
+		trace.Warn(trace.Bootstrap, text)
+	}
 	return all, nil
+}
+
+// versions tells of ranks that run different versions of the program; "" if none do.
+func versions(all []introduction) string {
+	ranks := map[string][]int{}
+	for rank, i := range all {
+		ranks[i.Version] = append(ranks[i.Version], rank)
+	}
+	if len(ranks) < 2 {
+		return ""
+	}
+	var texts []string
+	for version, of := range ranks {
+		texts = append(texts, fmt.Sprintf("%q at %s", cmp.Or(version, "unknown"), calls.Ranks(of)))
+	}
+	slices.Sort(texts)
+	return fmt.Sprintf("different versions of ringcli: %s: they speak the same version of the bootstrap protocol, %d, which is what must match; "+
+		"what is new in one the others lack: install the same on all hosts", strings.Join(texts, ", "), bootstrap.Version)
 }
 
 // Order sends an order to all followers.

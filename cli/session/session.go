@@ -55,6 +55,8 @@ type common struct {
 	Signals        *exit.Signals // nil in tests
 	// ByHand is what was done by hand on the ring.
 	ByHand ByHand
+	// Version is what `ringcli version` shows first.
+	Version string
 	// Interactive says that a person types the lines.
 	Interactive bool
 	// KeepGoing runs the rest of a script after a command that failed.

@@ -110,7 +110,7 @@ func (c *Control) greet(conn net.Conn) {
 	}
 	if f.Version != Version && f.Type != TypeProbe {
 		h, _ := decode[hello](f) // of another version
-		c.disagree(conn, f, h.Instance, c.verdict(KindMismatch, f.Sender, "rank %d at %s speaks version %d of the bootstrap protocol and %s speaks %d: install the same ringcli on both",
+		c.disagree(conn, f, h.Instance, c.verdict(KindMismatch, f.Sender, "rank %d at %s speaks version %d of the bootstrap protocol and %s speaks %d, which must match: install the same ringcli on both",
 			f.Sender, conn.RemoteAddr(), f.Version, c.name(c.rank), Version).Coded(codes.Version))
 		return
 	}
@@ -394,5 +394,5 @@ func (c *Control) ask(ctx context.Context, conn net.Conn, t Type, receiver, edge
 }
 
 func versionError(version int) error {
-	return fmt.Errorf("speaks version %d of the bootstrap protocol, expected %d: install the same ringcli on both", version, Version)
+	return fmt.Errorf("speaks version %d of the bootstrap protocol, expected %d, which must match: install the same ringcli on both", version, Version)
 }
