@@ -84,6 +84,7 @@ func printCounters(s *session.Session, ranks []growth, only *int, zeroes bool) e
 	for _, key := range slices.Sorted(maps.Keys(keys)) {
 		source, name, _ := strings.Cut(key, "/")
 		c := CounterValue{Command: "counters", OK: true, Rank: only, Source: source, Name: name}
+		c.Unit = unitOf(source, name)
 		if source != session.CollectiveSource && source != session.RingSource {
 			c.Source, c.Provider = "device", source
 		}
@@ -99,6 +100,22 @@ func printCounters(s *session.Session, ranks []growth, only *int, zeroes bool) e
 	return s.Out.Print(rows...)
 }
 
+// unitOf is what a counter counts, "" where only its maker knows: the port's by their names in
+// InfiniBand's specification (PortXmitData is in words of 4 bytes), our own by what they are.
+func unitOf(source, name string) string {
+	switch {
+	case strings.HasPrefix(name, "port_") && strings.HasSuffix(name, "_data"):
+		return "4 bytes"
+	case strings.HasSuffix(name, "_packets"), strings.HasSuffix(name, "_pkts"),
+		source == "soft" && (strings.HasPrefix(name, "sent_") || strings.HasPrefix(name, "retransmitted_")),
+		source == "soft" && slices.Contains([]string{"icrc_error", "unknown_qp", "wrong_peer", "send_dropped", "impaired_lost", "out_of_sequence", "duplicate_request"}, name):
+		return "packets"
+	case strings.HasSuffix(name, "_bytes"), source == session.CollectiveSource && slices.Contains([]string{"sent", "received", "copied_all_gather", "copied_own"}, name):
+		return "bytes"
+	}
+	return ""
+}
+
 // CounterValue is a counter on all ranks, or on one.
 type CounterValue struct {
 	Command  string   `json:"command"`
@@ -107,18 +124,19 @@ type CounterValue struct {
 	Source   string   `json:"source"`             // device, ring or collective
 	Provider string   `json:"provider,omitempty"` // of the devices
 	Name     string   `json:"name"`
-	Value    uint64   `json:"value"` // summed over the ranks, since the device was opened
-	Delta    uint64   `json:"delta"` // summed over the ranks, since it was last shown
+	Unit     string   `json:"unit,omitempty"` // of value and delta, where it is known
+	Value    uint64   `json:"value"`          // summed over the ranks, since the device was opened
+	Delta    uint64   `json:"delta"`          // summed over the ranks, since it was last shown
 	PerRank  []uint64 `json:"delta_per_rank"`
 }
 
 // Row implements render.Tabular: what a counter grew by is one number, or one of each rank.
 func (c CounterValue) Row() ([]render.Column, []render.Cell) {
-	head, row := render.Select(c, "Source=source|10; Name=counter|24; Value=total|11; PerRank=by rank")
+	head, row := render.Select(c, "Source=source|10; Name=counter|24; Value=total|11; Unit=unit|7|left; PerRank=by rank")
 	if c.Rank != nil {
-		head[3].Name = "growth"
+		head[4].Name = "growth"
 	}
 	row[0].Text = cmp.Or(c.Provider, c.Source)
-	row[3].Text = "+" + strings.ReplaceAll(row[3].Text, " ", " +")
+	row[4].Text = "+" + strings.ReplaceAll(row[4].Text, " ", " +")
 	return head, row
 }
