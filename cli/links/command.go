@@ -225,6 +225,7 @@ func run(ctx context.Context, s *session.Session, call command.Call) (err error)
 	if err := c.announce(); err != nil {
 		return err
 	}
+	c.measuring = time.Now()
 	stopped := c.measureAll(ctx, x, c.results)
 	if stopped != nil && (ctx.Err() != nil || !isStopped(stopped)) {
 		return stopped

@@ -350,6 +350,21 @@ func (r *results) takeAgain(again *results, leave func(links.Pair) bool) {
 	r.mergeAll()
 }
 
+// draws are all measurements of a pair, each with how long both ends waited for a CPU meanwhile.
+func (r *results) draws(p links.Pair) (list []links.Draw) {
+	own, back := r.samples[r.at(p.From, p.To)], r.samples[r.at(p.To, p.From)]
+	for k := range min(len(own), len(back)) {
+		if x, y := own[k], back[k]; !x.Dead && !y.Dead {
+			d := links.Draw{Alone: x.Alone, Latency: max(x.P50, y.P50), Lost: x.Lost, Packets: x.Sent, Waited: x.Waited[0] + y.Waited[1]}
+			if x.Unseen&lostUnseen != 0 {
+				d.Lost = nan
+			}
+			list = append(list, d)
+		}
+	}
+	return list
+}
+
 // mergeAll makes the figures of all that was taken in.
 func (r *results) mergeAll() {
 	f := r.figures

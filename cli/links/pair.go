@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"ringcli/cli/timing"
+	"ringcli/collective/lateness"
 	"ringcli/configs"
 	"ringcli/ring/meetings"
 	"ringcli/verbs"
@@ -110,12 +111,15 @@ type figures struct {
 	RNR    float64 `json:"n,omitempty"`
 	Unseen unseen  `json:"u,omitempty"`
 	Sent   float64 `json:"p,omitempty"` // packets
-	Device string  `json:"d,omitempty"`
-	Shared bool    `json:"s,omitempty"`
-	Soft   bool    `json:"c,omitempty"` // a CPU moves the data
-	Asks   bool    `json:"q,omitempty"`
-	Dead   bool    `json:"x,omitempty"`
-	Why    string  `json:"w,omitempty"` // it is dead
+	// Waited is how much of the stream to the other, and of the stream from it, threads of this
+	// rank were ready to run and had no CPU.
+	Waited [2]float64 `json:"o,omitzero"`
+	Device string     `json:"d,omitempty"`
+	Shared bool       `json:"s,omitempty"`
+	Soft   bool       `json:"c,omitempty"` // a CPU moves the data
+	Asks   bool       `json:"q,omitempty"`
+	Dead   bool       `json:"x,omitempty"`
+	Why    string     `json:"w,omitempty"` // it is dead
 }
 
 // figures are none yet.
@@ -157,7 +161,9 @@ func (e *end) pair(ctx context.Context, first bool) (f figures, err error) {
 	for _, mine := range []bool{first, !first} {
 		if !mine {
 			e.await(e.longest() + e.patience)
+			waited := waiting()
 			word, err := e.next(ctx)
+			f.Waited[1] = waited()
 			if err == nil && word != sayFew {
 				err = e.expect(word, sayDone)
 			}
@@ -167,9 +173,11 @@ func (e *end) pair(ctx context.Context, first bool) (f figures, err error) {
 			few = few || word == sayFew
 			continue
 		}
+		waited := waiting()
 		if f.Alone, err = e.stream(ctx, &f); err != nil {
 			return f, err
 		}
+		f.Waited[0] = waited()
 		word := uint32(sayDone)
 		if !e.full() {
 			few, word = true, sayFew
@@ -196,6 +204,15 @@ func (e *end) pair(ctx context.Context, first bool) (f figures, err error) {
 	}
 	e.await(e.longest() + e.patience)
 	return f, errors.Join(e.say(sayDone), e.hear(ctx, sayDone), e.drain(ctx))
+}
+
+// waiting begins to watch how long this rank's threads wait for a CPU; the function returns their
+// share of the time since.
+func waiting() func() float64 {
+	before, begun := lateness.WaitedForCPU(), time.Now()
+	return func() float64 {
+		return timing.ThreePlaces(float64(lateness.WaitedForCPU()-before) / float64(time.Since(begun)))
+	}
 }
 
 // full tells whether as much is in flight as was asked for.

@@ -17,17 +17,19 @@ import (
 
 // report is what a run has found, and shows.
 type report struct {
-	s       *session.Session
-	mode    string
-	how     howTo
-	all     bool // pairs are shown
-	hosts   []string
-	begun   time.Time
-	files   *files
-	results *results
-	again   int // rounds
-	rounds  int
-	ruled   int
+	s     *session.Session
+	mode  string
+	how   howTo
+	all   bool // pairs are shown
+	hosts []string
+	begun time.Time
+	// measuring is when the first round began.
+	measuring time.Time
+	files     *files
+	results   *results
+	again     int // rounds
+	rounds    int
+	ruled     int
 }
 
 // announce says what comes.
@@ -177,8 +179,12 @@ func (c *report) judge(ctx context.Context, x *measurement) (*links.Verdict, err
 			}
 		} else {
 			x.gone.anew(1)
+			batches := v.Retests(n)
+			if err := c.announceAgain(x, c.passes(), batches...); err != nil {
+				return nil, err
+			}
 			for range c.passes() {
-				if err := x.pairs(ctx, "suspects again", v.Retests(n)...); err != nil {
+				if err := x.pairs(ctx, "suspects again", batches...); err != nil {
 					return nil, err
 				}
 			}
@@ -196,11 +202,64 @@ func (c *report) judge(ctx context.Context, x *measurement) (*links.Verdict, err
 	}
 	held := len(v.Findings)
 	v = v.Final()
+	if c.results.soft && c.mode != modeShift {
+		before, again := len(v.Findings), newResults(n, c.results.figures.Group)
+		var err error
+		if v, err = c.try(ctx, x, v, again); err != nil {
+			return nil, err
+		}
+		held -= before - len(v.Findings)
+		repeats = append(repeats, again)
+	}
 	for _, again := range repeats { // not before: the verdict is about the first figures
 		c.results.takeAgain(again, func(p links.Pair) bool { return crosses(v, p) })
 	}
-	c.again, c.rounds, c.ruled = x.rounds-c.rounds, x.rounds, max(0, first-held)
+	c.again, c.rounds, c.ruled = x.rounds-c.rounds, x.rounds, max(0, first-held-v.Undecided)
 	return v, nil
+}
+
+// try has the suspects that are left measured in turn with pairs that did well, until it is told
+// which of them the load of the hosts does not explain.
+func (c *report) try(ctx context.Context, x *measurement, v *links.Verdict, again *results) (*links.Verdict, error) {
+	n := len(c.hosts)
+	for round := links.TrialRounds; ; round += links.TrialRounds {
+		pairs := v.Trials(n)
+		if len(pairs) == 0 {
+			return v, nil
+		}
+		var batches [][]links.Pair
+		for _, p := range pairs {
+			batches = append(batches, []links.Pair{p})
+		}
+		if err := c.announceAgain(x, links.TrialRounds, batches...); err != nil {
+			return nil, err
+		}
+		for range links.TrialRounds {
+			if err := x.pairs(ctx, "suspects in turn with others", batches...); err != nil {
+				return nil, err
+			}
+		}
+		all, err := x.tell(ctx)
+		if err != nil {
+			return nil, err
+		}
+		again.add(all)
+		v = v.Try(n, again.draws, round >= links.TrialMost)
+	}
+}
+
+// announceAgain says how many pairs are measured again, so often, and how long that takes, by the
+// time of the rounds until now.
+func (c *report) announceAgain(x *measurement, times int, batches ...[]links.Pair) error {
+	pairs, rounds := 0, 0
+	for _, b := range batches {
+		pairs, rounds = pairs+len(b), rounds+times*len(links.Disjoint(len(c.hosts), b))
+	}
+	if rounds == 0 {
+		return nil
+	}
+	took := time.Since(c.measuring) / time.Duration(max(1, x.rounds)) * time.Duration(rounds)
+	return c.s.Out.Notes(render.Faint, fmt.Sprintf("measuring suspects again, with pairs that did well: %s, %s, about %s", count(pairs, "pair"), count(rounds, "round"), max(took, time.Second).Round(time.Second)))
 }
 
 // crosses tells whether a pair is of groups that are slow to each other: alone it has more of what

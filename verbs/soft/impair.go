@@ -44,6 +44,17 @@ func newImpairer(f verbs.Faults) *impairer {
 	return &impairer{Faults: f, rand: rand.New(rand.NewPCG(f.Seed, f.Seed))}
 }
 
+// touches tells whether what is sent to a peer may have a fault. What may not leaves in trains as
+// ever: packets sent one by one take a busy CPU so much longer that a peer without a fault would
+// seem to have one. A nil impairer touches nothing.
+func (m *impairer) touches(peer netip.Addr) bool {
+	if m == nil {
+		return false
+	}
+	m.begun = cmp.Or(m.begun, objects.Clock())
+	return slices.ContainsFunc(m.List, func(x verbs.Fault) bool { return meets(&x, false, peer) })
+}
+
 // fate is what happens to a packet.
 type fate struct {
 	lost, corrupt, hold, double bool
@@ -56,7 +67,7 @@ func (m *impairer) decide(arrives bool, peer netip.Addr, now int64) (f fate) {
 	hits := func(share float64) bool { return share > 0 && m.rand.Float64() < share }
 	for i := range m.List {
 		x := &m.List[i]
-		if arrives && !x.In || !arrives && !x.Out || x.Addr.IsValid() && x.Addr != peer {
+		if !meets(x, arrives, peer) {
 			continue
 		}
 		f.lost = hits(x.Loss) || x.Down.Holds(time.Duration(now-m.begun)) || f.lost
@@ -67,6 +78,11 @@ func (m *impairer) decide(arrives bool, peer netip.Addr, now int64) (f fate) {
 		f.late += x.Jitter + x.Late
 	}
 	return f
+}
+
+// meets tells whether a fault is for packets that arrive from a peer, or are sent to it.
+func meets(x *verbs.Fault, arrives bool, peer netip.Addr) bool {
+	return (arrives && x.In || !arrives && x.Out) && (!x.Addr.IsValid() || x.Addr == peer)
 }
 
 func (m *impairer) upTo(d time.Duration) time.Duration {

@@ -2,10 +2,13 @@ package soft
 
 import (
 	"bytes"
+	"net/netip"
 	"testing"
 	"time"
 
 	"ringcli/verbs"
+	"ringcli/verbs/soft/rc"
+	"ringcli/verbs/soft/wire"
 )
 
 // Faults are those of the direction and the peer that they are for, they can change at any
@@ -77,6 +80,42 @@ func TestInject(t *testing.T) {
 		}
 		if err := c.on.ctx.(verbs.Injector).Inject(verbs.Faults{}); err != nil {
 			t.Fatal(err)
+		}
+	}
+}
+
+// A fault for one peer leaves the trains to the others alone: packets sent one by one would make
+// this end a slow sender to all of them on a busy machine.
+func TestInjectLeavesOthersTrains(t *testing.T) {
+	a, _ := pair(t, 1<<20)
+	q := a.qp.(*qp)
+	if !q.ep.conn.Features().GSO {
+		t.Skip("this kernel has no UDP_SEGMENT")
+	}
+	for _, c := range []struct {
+		peer     netip.Addr
+		messages int
+	}{{freshAddr(), 1}, {q.peer.Addr(), 4}} {
+		f, err := verbs.ParseFaults("soft: duplicate 1% to 1")
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.List[0].Addr = c.peer
+		if err := a.ctx.(verbs.Injector).Inject(f); err != nil {
+			t.Fatal(err)
+		}
+		out := rc.Output{Frags: []rc.Frag{{Addr: a.mem.Addr(), Len: 1024}}}
+		for range 4 {
+			p := headerOf(wire.WriteMiddle)
+			p.Len, p.Frags = 1024, 1
+			out.Packets = append(out.Packets, p)
+		}
+		q.ep.mu.Lock()
+		q.ep.tx.send(q, &out, &portCounters{})
+		got := len(q.ep.tx.messages)
+		q.ep.mu.Unlock()
+		if got != c.messages {
+			t.Errorf("4 packets of 1 KiB to %v, a fault for packets to %v: %d messages, expected %d", q.peer.Addr(), c.peer, got, c.messages)
 		}
 	}
 }

@@ -60,7 +60,7 @@ func (q *qp) Probe(mark uint64, mtus []int) error {
 			binary.BigEndian.PutUint64(b[probeMark:], mark)
 			binary.BigEndian.PutUint32(b[probeMTU:], uint32(mtu))
 			messages := []udp.Message{{Dst: &q.dst, Iov: []udp.Iovec{udp.IovecOf(b)}}}
-			if t.impair != nil {
+			if t.impair.touches(q.peer.Addr()) {
 				t.messages = messages
 				t.impair.send(t, q.peer.Addr(), &q.ep.port)
 			} else if _, err := t.conn.Send(messages); errors.Is(err, udp.ErrClosed) {

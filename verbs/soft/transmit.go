@@ -53,22 +53,24 @@ func (t *transmitter) send(q *qp, out *rc.Output, n *portCounters) {
 			tracePacket(packetSent, "packet sent", q, p.Header[:p.HeaderLen], int(p.Len))
 		}
 	}
-	t.build(q, out, n)
-	if t.impair != nil {
+	impaired := t.impair.touches(q.peer.Addr())
+	t.build(q, out, impaired, n)
+	if impaired {
 		t.impair.send(t, q.peer.Addr(), n)
 		return
 	}
 	t.flush(t.messages, n)
 }
 
-// build makes messages of the packets, of which the last may be an ACK.
-func (t *transmitter) build(q *qp, out *rc.Output, n *portCounters) {
+// build makes messages of the packets, of which the last may be an ACK; one of each if they are
+// impaired.
+func (t *transmitter) build(q *qp, out *rc.Output, impaired bool, n *portCounters) {
 	if n := len(out.Packets) * (edges + copyBelow); cap(t.glue) < n { // it must not move while iovecs point into it
 		t.glue = make([]byte, 0, n)
 	}
 	t.messages, t.iovecs, t.glue = t.messages[:0], t.iovecs[:0], t.glue[:0]
 	most := t.conn.Features().MaxSegments
-	if t.impair != nil {
+	if impaired {
 		most = 1
 	}
 	packets, ack, requests := out.Packets, (*rc.Packet)(nil), 0

@@ -60,7 +60,7 @@ func TestTrains(t *testing.T) {
 		}
 		var counted portCounters
 		e.mu.Lock()
-		e.tx.build(q, &out, &counted)
+		e.tx.build(q, &out, false, &counted)
 		got := layout(&e.tx)
 		e.mu.Unlock()
 		if got != c.want {
@@ -109,7 +109,7 @@ func TestTrainsKeepOrder(t *testing.T) {
 			add(wire.Acknowledge, 0)
 		}
 		e.mu.Lock()
-		e.tx.build(q, &out, &portCounters{})
+		e.tx.build(q, &out, false, &portCounters{})
 		next := [2]uint32{} // of requests, of responses
 		packets := 0
 		for _, m := range e.tx.messages {

@@ -91,6 +91,8 @@ type Finding struct {
 	// Certain: it held with partners that do well, of which there are enough to tell it
 	// from a pair. Else it is a suspect.
 	Certain bool
+
+	proved bool // by a trial
 }
 
 // Options are how much of a difference counts. The zero value is Defaults.
@@ -122,6 +124,8 @@ type Verdict struct {
 	Findings []Finding // the worst kind first, and within it what concerns most
 	// Bandwidth and Latency are those of most pairs.
 	Bandwidth, Latency float64
+	// Undecided are the suspects of which trials did not tell whether they are at fault.
+	Undecided int
 
 	o      Options
 	parts  []*part
@@ -204,10 +208,6 @@ func (p *part) dead() []Finding {
 // lossyLeast is how many losses say something: one or two are chance.
 const lossyLeast = 3
 
-// lossyTimes is how much more than at most pairs it must be: where all lose a little, as
-// software does that has no CPU, the one that loses as much as all is no culprit.
-const lossyTimes = 8
-
 // ackShare is by how much the two directions of a pair must differ for the lesser one to
 // be the echo of the other: what is lost there are acknowledgements.
 const ackShare = 3
@@ -222,14 +222,9 @@ func (p *part) lossy(least float64) []Finding {
 			rate.V[i] = math.NaN()
 		}
 	}
-	all := figures(nil, rate.V)
-	if len(all) == 0 {
-		return nil
-	}
-	bar := max(least, lossyTimes*quantile(all, 0.5))
 	bad := make([]bool, len(has))
 	for i, r := range rate.V {
-		bad[i] = has[i] && r > bar && f.Lost.V[i] >= lossyLeast
+		bad[i] = has[i] && r > least && f.Lost.V[i] >= lossyLeast
 	}
 	for i := range f.N {
 		for j := range i {

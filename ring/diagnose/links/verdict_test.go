@@ -30,3 +30,45 @@ func TestVerdicts(t *testing.T) {
 		return w, judge(w)
 	})
 }
+
+// A loss is told by its own count: also of two ranks, and where one rank loses most of all pairs.
+func TestLossyOfFewRanks(t *testing.T) {
+	for _, c := range []struct {
+		n     int
+		lossy func(i, j int) bool
+		want  links.Finding
+	}{
+		{2, func(i, _ int) bool { return i == 0 }, links.Finding{Place: links.OnePair, From: []int{0}, To: []int{1}}},
+		{3, func(i, j int) bool { return i == 2 || j == 2 }, links.Finding{Place: links.Node, From: []int{2}, To: []int{2}}},
+	} {
+		f := links.NewFigures(c.n)
+		for i := range c.n {
+			for j := range c.n {
+				if i == j {
+					continue
+				}
+				f.Alone.Set(i, j, 10)
+				f.Latency.Set(i, j, 4)
+				f.Packets.Set(i, j, 1000)
+				f.Lost.Set(i, j, 1)
+				if c.lossy(i, j) {
+					f.Lost.Set(i, j, 30)
+				}
+			}
+		}
+		v := links.Judge(f, links.Options{})
+		if len(v.Findings) != 1 || v.Findings[0].Kind != links.Lossy || v.Findings[0].Place != c.want.Place || !slices.Equal(v.Findings[0].From, c.want.From) || !slices.Equal(v.Findings[0].To, c.want.To) {
+			t.Errorf("%d ranks: %+v, expected %+v", c.n, v.Findings, c.want)
+		}
+		draws := func(p links.Pair) []links.Draw {
+			return []links.Draw{{Alone: 10, Latency: 4, Packets: 1000, Lost: f.Lost.At(p.From, p.To)}}
+		}
+		if v = v.Try(c.n, draws, false); len(v.Findings) != 1 || len(v.Trials(c.n)) > 0 {
+			t.Errorf("%d ranks, tried: %+v, expected it proved", c.n, v.Findings)
+		}
+		all := func(links.Pair) []links.Draw { return []links.Draw{{Alone: 10, Latency: 4, Packets: 1000, Lost: 30}} }
+		if v = links.Judge(f, links.Options{}).Try(c.n, all, true); c.n > 2 && (len(v.Findings) > 0 || v.Undecided != 1) {
+			t.Errorf("%d ranks, of which all lose as much in the trial: %+v, expected nobody named", c.n, v.Findings)
+		}
+	}
+}
