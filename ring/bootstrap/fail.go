@@ -79,10 +79,14 @@ func (c *Control) propose(v *Verdict, from *connection) {
 		return
 	}
 	c.complete(v)
-	if c.proposal != nil && !verdict.Better(v, c.proposal) {
-		return
-	}
 	settling := c.proposal != nil
+	if settling {
+		if all := verdict.Combine(v, c.proposal, c.name); all == c.proposal || all == nil && !verdict.Better(v, c.proposal) {
+			return
+		} else if all != nil && all != v {
+			v, from = all, nil
+		}
+	}
 	if c.proposal = v; !settling {
 		c.proposedAt = now
 	}
