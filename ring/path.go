@@ -59,8 +59,9 @@ func (r *Ring) Explain(ctx context.Context, peer int, err error) error {
 	case endsErr != nil:
 		return err
 	}
-	if b := diagnose.Downfall(&own, &theirs); b != nil {
-		return &StallError{Blame: *b, Because: err}
+	fallen := diagnose.Downfall(&own, &theirs)
+	if fallen != nil && fallen.Certain {
+		return &StallError{Blame: *fallen, Because: err}
 	}
 	probed := r.Probe(ctx, failed.Edge, &own)
 	tests := diagnose.Tests(&own, &theirs, own.Failure, probed)
@@ -71,6 +72,8 @@ func (r *Ring) Explain(ctx context.Context, peer int, err error) error {
 	switch {
 	case r.Failed(): // and the peer answers no more
 		return r.Err()
+	case v == nil && fallen != nil:
+		return &StallError{Blame: *fallen, Because: err}
 	case v == nil:
 		return err
 	}

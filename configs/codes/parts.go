@@ -26,8 +26,9 @@ func (p Parts) String() string {
 	return text
 }
 
-// Split returns the parts of the outermost error that has some, between the words of the
-// errors that wrap it; without one the whole text is the result.
+// Split returns the parts of the outermost error that has some; what the errors that wrap it
+// say, as the step or the operation that it ended, is evidence. Without one the whole text is
+// the result.
 func Split(err error) Parts {
 	text := strings.Join(strings.FieldsFunc(err.Error(), func(r rune) bool { return r == '\n' || r == '\r' }), "; ")
 	var told interface {
@@ -42,9 +43,12 @@ func Split(err error) Parts {
 	if !found { // a line break, or another text of whoever wraps it
 		return Parts{Result: text}
 	}
-	p.Result = before + p.Result
+	p.Evidence = slices.Clone(p.Evidence)
+	if before = strings.TrimRight(before, ": "); before != "" {
+		p.Evidence = append(p.Evidence, "it ended "+before)
+	}
 	if after = strings.TrimLeft(after, ";:, "); after != "" {
-		p.Evidence = append(slices.Clone(p.Evidence), after)
+		p.Evidence = append(p.Evidence, after)
 	}
 	return p
 }

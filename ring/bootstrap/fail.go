@@ -58,7 +58,7 @@ func (c *Control) tellVerdict(v *Verdict, from *connection) {
 func (c *Control) conclude(v *Verdict) {
 	now := time.Now()
 	c.notice(now)
-	if w := &c.watch; v.Told && v.Rank == c.rank && now.Sub(w.sleptAt) < c.pace.silence {
+	if w := &c.watch; v.Told && v.Rank == c.rank && len(v.Tests) == 0 && now.Sub(w.sleptAt) < c.pace.silence {
 		v.Slept = w.slept.Slept
 	}
 	c.failure = v

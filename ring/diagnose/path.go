@@ -18,14 +18,16 @@ type Probed struct {
 	Inward  []int // of the peer's, those that the own end has
 }
 
-// Downfall blames the peer's queue pair if that has failed by itself; nil if it has not, or
-// its retries ran out, which may follow from the same.
+// Downfall blames the peer's queue pair if that has failed; nil if it has not, or its retries
+// ran out, which may follow from the same. It is certain if the peer knows its first failure:
+// that of a request whose completion nobody has polled yet is not known.
 func Downfall(own, peer *End) *Blame {
 	if !peer.is(verbs.StateErr, verbs.StateSQE) || peer.Failure.HasStatus(verbs.RetryExceeded) {
 		return nil
 	}
 	return &Blame{
-		Kind: StallEdge, Rank: -1, From: own.Rank, To: peer.Rank, Both: true, Certain: true, Waiter: own.Rank,
+		Kind: StallEdge, Rank: -1, From: own.Rank, To: peer.Rank, Both: true, Waiter: own.Rank,
+		Certain: peer.Failure != nil && !peer.Failure.HasStatus(verbs.FlushError),
 		Text: fmt.Sprintf("the queue pair of %s to rank %d has failed and is %s: %s", peer.Who(), own.Rank, peer.QPState, peer.downfall()), Fix: "connect again",
 	}
 }

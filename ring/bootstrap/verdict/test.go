@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"ringcli/ring/bootstrap/calls"
@@ -60,12 +61,15 @@ func (t *Test) String() string {
 	switch {
 	case t.Counted != "":
 		return edge + t.Counted
-	case t.Result() == All:
-		return edge + "all probes arrived"
-	case t.Result() == Nothing:
-		return edge + fmt.Sprintf("no probe arrived, of those with %v bytes of payload", t.Sent)
+	case len(t.Arrived) == 0:
+		return edge + fmt.Sprintf("no probe arrived, of %s bytes of payload", sizes(t.Sent))
 	}
-	return edge + fmt.Sprintf("of probes with %v bytes of payload, several of each, those with %v arrived", t.Sent, t.Arrived)
+	return edge + fmt.Sprintf("of probes of %s bytes of payload, several of each, those of %s arrived", sizes(t.Sent), sizes(t.Arrived))
+}
+
+// sizes is as in "0, 256, 512".
+func sizes(list []int) string {
+	return strings.Join(strings.Fields(strings.Trim(fmt.Sprint(list), "[]")), ", ")
 }
 
 // Culprit is as what a rank is at fault.
@@ -110,9 +114,18 @@ func RollUp(tests []Test, name func(rank int) string) *Verdict {
 	if slices.ContainsFunc(most, func(t Test) bool { return t.Counted != "" || t.Result() == Some }) {
 		v.Confidence = Suspect
 	}
-	for i := range tests {
-		v.Since = max(v.Since, tests[i].Since)
-		v.Evidence = append(v.Evidence, tests[i].String())
+	for i := range bad {
+		v.Since = max(v.Since, bad[i].Since)
+		v.Evidence = append(v.Evidence, bad[i].String())
+	}
+	var well []string
+	for _, t := range tests {
+		if t.Result() == All {
+			well = append(well, fmt.Sprintf("rank %d to rank %d", t.From, t.To))
+		}
+	}
+	if len(well) > 0 {
+		v.Evidence = append(v.Evidence, "all probes arrived: "+strings.Join(well, ", "))
 	}
 	v.word(&most[0], name)
 	return v
@@ -159,6 +172,11 @@ func common(tests []Test, rank int, as Culprit) (found []Test) {
 
 // word puts a verdict in words; t is a test that it rests on.
 func (v *Verdict) word(t *Test, name func(rank int) string) {
+	defer func() {
+		if v.Since > 0 {
+			v.Text += fmt.Sprintf(" (for %s)", Span(v.Since))
+		}
+	}()
 	from, to, port := name(t.From), name(t.To), fmt.Sprintf("UDP port %d", t.Port)
 	open, between := "look for a filter (iptables -L -v -n, nft list ruleset) or a broken route", fmt.Sprintf("from rank %d to rank %d (%s, %s)", t.From, t.To, port, t.Address)
 	long := fmt.Sprintf("over %d bytes", t.Longest())
