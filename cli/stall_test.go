@@ -5,7 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -73,7 +77,7 @@ func (names island) awaitTraffic(t *testing.T, node int, bytes uint64) {
 
 // stalledRing runs a ring of three nodes, has something happen while they compute, and returns
 // how each rank ended and the verdict of its last line.
-func stalledRing(t *testing.T, happens func(names island, ranks []*process), skip int) (verdicts []ring.Verdict, texts []string) {
+func stalledRing(t *testing.T, happens func(names island, ranks []*process), skip int, args ...string) (verdicts []ring.Verdict, texts []string) {
 	t.Helper()
 	const n = 3
 	names := newIsland(t, n)
@@ -82,7 +86,7 @@ func stalledRing(t *testing.T, happens func(names island, ranks []*process), ski
 		ip(t, "-n", names.bridge(), "link", "set", "dev", fmt.Sprintf("port%d", i), "mtu", "9000")
 	}
 	const once = "all-reduce --size 4M --protocol eager --algorithm ring"
-	ranks := computing(t, names, once+" --iters 1 --warmup 0; "+once+" --duration 60s", "--output", "json")
+	ranks := computing(t, names, once+" --iters 1 --warmup 0; "+once+" --duration 60s", append([]string{"--output", "json"}, args...)...)
 	time.Sleep(200 * time.Millisecond) // in the middle of the second
 	happens(names, ranks)
 	verdicts, texts = make([]ring.Verdict, n), make([]string, n)
@@ -120,32 +124,62 @@ func TestPathFails(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it waits for retries; `make test-long` runs it")
 	}
+	udp := []string{"ipproto", "udp", "dport", "4791"}
 	for name, c := range map[string]struct {
 		happens func(names island)
-		from    int
-		to      int
+		rank    int // -1: an edge is at fault
+		edge    ring.Direction
 		words   string
+		bad     string // hosts
 	}{
 		"there": {func(names island) {
-			names.drop(t, 2, "from", "10.77.0.2", "ipproto", "udp", "dport", "4791")
-		}, 1, 2, "what rank 1 (10.77.0.2:18600) sends to rank 2 (10.77.0.3:18600) over UDP port 4791 does not arrive; what rank 2 sends does"},
+			names.drop(t, 2, append([]string{"from", "10.77.0.2"}, udp...)...)
+		}, -1, ring.Direction{From: 1, To: 2}, "what rank 1 (10.77.0.2:18600) sends to rank 2 (10.77.0.3:18600) over UDP port 4791 does not arrive; what rank 2 sends does", ""},
 		"back": {func(names island) {
-			names.drop(t, 1, "from", "10.77.0.3", "ipproto", "udp", "dport", "4791")
-		}, 2, 1, "what rank 2 (10.77.0.3:18600) sends to rank 1 (10.77.0.2:18600) over UDP port 4791 does not arrive; what rank 1 sends does"},
+			names.drop(t, 1, append([]string{"from", "10.77.0.3"}, udp...)...)
+		}, -1, ring.Direction{From: 2, To: 1}, "what rank 2 (10.77.0.3:18600) sends to rank 1 (10.77.0.2:18600) over UDP port 4791 does not arrive; what rank 1 sends does", ""},
+		"receiver": {func(names island) {
+			names.drop(t, 2, udp...)
+		}, 2, ring.Direction{}, "rank 2 (10.77.0.3:18600) receives nothing over UDP port 4791, from ranks 0, 1; what it sends arrives", "10.77.0.3\n"},
 		"mtu": {func(names island) {
 			ip(t, "-n", names.bridge(), "link", "set", "dev", "port2", "mtu", "1200")
-		}, 2, 2, "bytes of payload from rank"},
+		}, 2, ring.Direction{}, "no packet with over 1024 bytes of payload passes between rank 2 (10.77.0.3:18600) and ranks 0, 1 over UDP port 4791, in either direction", "10.77.0.3\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			verdicts, texts := stalledRing(t, func(names island, _ []*process) { c.happens(names) }, -1)
+			reports := t.TempDir()
+			verdicts, texts := stalledRing(t, func(names island, _ []*process) { c.happens(names) }, -1,
+				"--junit", reports+"/%r.xml", "--metrics", reports+"/%r.prom", "--bad-hosts", reports+"/%r.bad")
+			// All that a rank writes says the same.
+			metric, junit := fmt.Sprintf(`ringcli_rank_success{ring="*",command="connect",rank="%%d",of_rank="%d"} 0`, c.rank), fmt.Sprintf("rank %d", c.rank)
+			if c.rank < 0 {
+				metric, junit = fmt.Sprintf(`ringcli_edge_success{ring="*",command="connect",rank="%%d",from="%d",to="%d"} 0`, c.edge.From, c.edge.To), fmt.Sprintf("rank %d to rank %d", c.edge.From, c.edge.To)
+			}
 			for rank, v := range verdicts {
-				if c.from == c.to && (v.Edge.From == c.from || v.Edge.To == c.to) { // both edges of that rank
-					c.words = fmt.Sprintf("packets with over 1024 bytes of payload from rank %d (10.77.0.%d:18600) do not arrive at rank %d (10.77.0.%d:18600), and shorter ones do: the path's MTU is below the 4096 of the queue pair",
-						v.Edge.From, v.Edge.From+1, v.Edge.To, v.Edge.To+1)
-					v.Edge.From, v.Edge.To = c.from, c.to
-				}
-				if v.Kind != "edge" || v.Edge.From != c.from || v.Edge.To != c.to || v.Confidence != "certain" || !strings.Contains(v.Text, c.words) {
+				if v.Kind != "edge" || v.Rank != c.rank || v.Edge != c.edge || v.Confidence != "certain" || !strings.Contains(texts[rank], c.words) {
 					t.Errorf("rank %d: %+v\n%s", rank, v, texts[rank])
+				}
+				read := func(file string) string {
+					text, err := os.ReadFile(filepath.Join(reports, fmt.Sprint(rank, file)))
+					if err != nil {
+						t.Error(err)
+					}
+					return string(text)
+				}
+				var blamed []string
+				for line := range strings.Lines(read(".prom")) {
+					if strings.HasSuffix(line, " 0\n") && (strings.HasPrefix(line, "ringcli_rank_success") || strings.HasPrefix(line, "ringcli_edge_success")) {
+						blamed = append(blamed, strings.TrimSpace(line))
+					}
+				}
+				if want := fmt.Sprintf(metric, rank); !slices.Equal(blamed, []string{want}) {
+					t.Errorf("rank %d: the metrics blame %q: expected %q", rank, blamed, want)
+				}
+				failed := regexp.MustCompile(`<testcase name="(rank[^"]*)"[^>]*>\s*<failure`).FindAllStringSubmatch(read(".xml"), -1)
+				if len(failed) != 1 || failed[0][1] != junit {
+					t.Errorf("rank %d: of ranks and edges %q fail: expected %s", rank, failed, junit)
+				}
+				if bad := read(".bad"); bad != c.bad {
+					t.Errorf("rank %d: bad hosts %q: expected %q", rank, bad, c.bad)
 				}
 			}
 		})

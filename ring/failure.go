@@ -62,7 +62,8 @@ func (r *Ring) Fail(err error) {
 
 // verdict is what an error of this rank says to the others.
 func (r *Ring) verdict(err error) *Verdict {
-	v := &Verdict{Kind: bootstrap.KindFailed, Rank: -1, Confidence: bootstrap.Certain, By: r.rank, Text: err.Error()}
+	said := codes.Split(err)
+	v := &Verdict{Kind: bootstrap.KindFailed, Rank: -1, Confidence: bootstrap.Certain, By: r.rank, Text: said.Result, Fix: said.Fix, Evidence: said.Evidence}
 	var told *Verdict
 	var c *CompletionError
 	var d *DeviceError
@@ -141,7 +142,7 @@ func (s *settled) Unwrap() []error { return []error{s.error, s.verdict} }
 // isOwn tells whether a verdict says what this rank has failed with.
 func (r *Ring) isOwn(v *Verdict) bool {
 	first := r.Err()
-	return first != nil && v.By == r.rank && v.Text == first.Error()
+	return first != nil && v.By == r.rank && v.Text == codes.Split(first).Result
 }
 
 // settle makes the verdict that all ranks came to why the ring has failed.

@@ -7,9 +7,11 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"sync"
 	"time"
 
 	"ringcli/ring/bootstrap"
+	"ringcli/ring/bootstrap/verdict"
 	"ringcli/ring/diagnose"
 	"ringcli/ring/watch"
 	"ringcli/verbs"
@@ -30,7 +32,7 @@ const (
 
 // Explain returns what is behind an error of an operation with a peer: why the ring failed,
 // if it did meanwhile, or a *StallError that names a rank or a direction, if that can be found
-// out; else the error. It asks the other ranks, and takes at most three seconds.
+// out; else the error. It asks the other ranks, and takes at most five seconds.
 func (r *Ring) Explain(ctx context.Context, peer int, err error) error {
 	for begun := time.Now(); time.Since(begun) < newsTravel; time.Sleep(newsTick) {
 		if r.Failed() {
@@ -57,14 +59,85 @@ func (r *Ring) Explain(ctx context.Context, peer int, err error) error {
 	case endsErr != nil:
 		return err
 	}
-	b := diagnose.Path(&own, &theirs, own.Failure, r.Probe(ctx, failed.Edge, &own))
+	fallen := diagnose.Downfall(&own, &theirs)
+	if fallen != nil && fallen.Certain {
+		return &StallError{Blame: *fallen, Because: err}
+	}
+	probed := r.Probe(ctx, failed.Edge, &own)
+	tests := diagnose.Tests(&own, &theirs, own.Failure, probed)
+	v := verdict.RollUp(tests, r.nodeName)
+	if v != nil && probed != nil {
+		v = verdict.RollUp(append(tests, r.survey(ctx, failed.Edge, failed.Peer)...), r.nodeName)
+	}
 	switch {
 	case r.Failed(): // and the peer answers no more
 		return r.Err()
-	case b == nil:
+	case v == nil && fallen != nil:
+		return &StallError{Blame: *fallen, Because: err}
+	case v == nil:
 		return err
 	}
-	return &StallError{Blame: *b, Because: err}
+	return &StallError{Blame: *diagnose.PathBlame(v, r.rank), Because: err}
+}
+
+// askTests asks a rank for tests of its edges.
+const askTests = "tests"
+
+type testsAsked struct {
+	Of  int `json:"of"`  // the rank
+	But int `json:"but"` // its edges to this rank are not tested
+}
+
+// surveyWithin bounds the tests of a rank's edges: asking both ends takes milliseconds, and
+// probes are awaited for probesTravel at each.
+const surveyWithin = 2 * time.Second
+
+func init() {
+	answerers[askTests] = func(q *question, ctx context.Context) (any, error) {
+		var asked testsAsked
+		if err := json.Unmarshal(q.payload, &asked); err != nil {
+			return nil, fmt.Errorf("%s cannot read the question %s: do all ranks run the same version?", q.r.nodeName(q.r.rank), q.payload)
+		}
+		if asked.Of != q.r.rank {
+			return askOn[[]verdict.Test](ctx, q, askTests, asked)
+		}
+		return q.r.tests(ctx, asked.But), nil
+	}
+}
+
+// survey tests the other edges of the ring that the two ranks of an edge have: whether the
+// fault is the edge's or a rank's.
+func (r *Ring) survey(ctx context.Context, id EdgeID, peer int) []verdict.Test {
+	ctx, cancel := context.WithTimeout(ctx, surveyWithin)
+	defer cancel()
+	var own []verdict.Test
+	var asking sync.WaitGroup
+	asking.Go(func() { own = r.tests(ctx, peer) })
+	theirs, _ := ask[[]verdict.Test](ctx, r, r.towards(id, peer), askTests, testsAsked{Of: peer, But: r.rank}) // without them the edge alone is blamed
+	asking.Wait()
+	return append(own, theirs...)
+}
+
+// tests tests this rank's edges to its neighbours in both directions, but for those to a rank.
+func (r *Ring) tests(ctx context.Context, but int) []verdict.Test {
+	var found [2][]verdict.Test
+	var testing sync.WaitGroup
+	for _, side := range bothSides {
+		if r.neighbour(side) == but {
+			continue
+		}
+		testing.Go(func() {
+			own, peer, err := r.Ends(ctx, side.Edge())
+			if err != nil || own.Capabilities.HostLocal {
+				return
+			}
+			if probed := r.Probe(ctx, side.Edge(), &own); probed != nil {
+				found[side] = diagnose.Tests(&own, &peer, nil, probed)
+			}
+		})
+	}
+	testing.Wait()
+	return slices.Concat(found[:]...)
 }
 
 // prober returns the queue pair of an edge if it can probe. It needs the lock: an edge that

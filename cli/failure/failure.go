@@ -27,7 +27,9 @@ type Failure struct {
 	OK      bool   `json:"ok"` // false
 	// Code is what scripts match: `ringcli help failures` lists them, `help CODE` explains one.
 	Code     codes.Code `json:"code" col:"code"`
-	Error    string     `json:"error" col:"error|last|bad"`
+	Error    string     `json:"error" col:"error|last|bad"` // one line: what is wrong, and where
+	Fix      string     `json:"fix,omitempty"`              // what to do
+	Evidence []string   `json:"evidence,omitempty"`         // what was observed
 	ExitCode int        `json:"exit_code" col:"exit code"`
 	// Rank is there where one process reports for several ranks, or a launcher has started them.
 	Rank *int `json:"rank,omitempty"`
@@ -71,7 +73,8 @@ func Report(s *session.Session, command string, err error, code int) {
 	found := &explained{}
 	_ = errors.As(err, &found) // or it has none
 	retry, retries := errors.AsType[*again](err)
-	text := strings.Join(strings.FieldsFunc(err.Error(), func(r rune) bool { return r == '\n' || r == '\r' }), "; ")
+	said := codes.Split(err)
+	text := said.Result
 	var v *ring.Verdict
 	if !errors.As(err, &v) {
 		v = found.verdict // that this rank has found, or none
@@ -80,7 +83,7 @@ func Report(s *session.Session, command string, err error, code int) {
 	if v != nil {
 		why = Code(v)
 	}
-	f := Failure{Command: command, Code: why, Error: text, ExitCode: code, Verdict: v, Findings: found.findings, Calls: callsOf(err), Injected: injected(s, code)}
+	f := Failure{Command: command, Code: why, Error: text, Fix: said.Fix, Evidence: said.Evidence, ExitCode: code, Verdict: v, Findings: found.findings, Calls: callsOf(err), Injected: injected(s, code)}
 	if retries {
 		f.Retry = new(retry.left.Seconds())
 	}
@@ -106,6 +109,12 @@ func Report(s *session.Session, command string, err error, code int) {
 		mood = render.Fair
 	}
 	_ = out.Complain(mood, who+text) // there is nowhere left to say that it cannot be written
+	if said.Fix != "" {
+		_ = out.Complain(mood, who+"  fix: "+said.Fix)
+	}
+	for _, each := range said.Evidence {
+		_ = out.Complain(render.Faint, who+"  evidence: "+each)
+	}
 	for _, f := range Gist(found.findings) {
 		_ = out.Complain(mood, fmt.Sprintf("%s  %s, %s: %s%s", who, f.Side, f.Severity, f.Text, f.toDo()))
 	}

@@ -46,29 +46,26 @@ func (h *hostNames) blame(certain bool, ranks ...int) {
 	}
 }
 
-// verdict takes that of a ring's failure.
+// verdict takes that of a ring's failure. A rank is at fault if that was proven; ends of an
+// edge, and suspects, are in neither list.
 func (h *hostNames) verdict(v record) {
-	rank, is := v.number("rank")
-	if !is {
-		return
+	rank, named := v.number("rank")
+	if !named {
+		rank = -1
 	}
 	switch v.text("kind") {
-	case string(bootstrap.KindLost), string(bootstrap.KindSilent), string(bootstrap.KindStopped), string(bootstrap.KindIsolated):
-		h.blame(true, int(rank))
-		return
-	case string(bootstrap.KindTimeout):
-		h.blame(v.text("code") == string(codes.Absent), int(rank))
-		return
 	case string(bootstrap.KindLeft), string(bootstrap.KindCanceled), string(bootstrap.KindRegrouped):
 		return
+	case string(bootstrap.KindLost), string(bootstrap.KindSilent), string(bootstrap.KindStopped), string(bootstrap.KindIsolated):
+		named = named && v.text("confidence") != string(bootstrap.Suspect)
+	case string(bootstrap.KindEdge):
+		named = named && v.text("confidence") == string(bootstrap.Certain)
+	default:
+		named = named && v.text("code") == string(codes.Absent)
 	}
-	h.blame(false, int(rank))
-	if edge, is := v["edge"].(map[string]any); is {
-		for _, end := range []string{"from", "to"} {
-			if rank, is := record(edge).number(end); is {
-				h.blame(false, int(rank))
-			}
-		}
+	h.blame(named, int(rank))
+	if from, to, is := v.edge(); is {
+		h.blame(false, from, to)
 	}
 }
 

@@ -36,6 +36,14 @@ func (r record) number(field string) (v float64, is bool) {
 	return v, is
 }
 
+// edge is that of a verdict, if it names one.
+func (r record) edge() (from, to int, is bool) {
+	edge, _ := r["edge"].(map[string]any)
+	a, one := record(edge).number("from")
+	b, other := record(edge).number("to")
+	return int(a), int(b), one && other
+}
+
 // ranks are a field that lists them.
 func (r record) ranks(field string) (list []int) {
 	all, _ := r[field].([]any)
@@ -145,6 +153,7 @@ var help = map[string]string{
 	"counted_total":                                  "A counter of a device, a provider or the collectives.",
 	"check_success":                                  "Whether a check went well.",
 	"checks":                                         "Checks of the run, by result.",
+	"edge_success":                                   "Whether an edge carries what one rank sends another, of those that the verdict names.",
 	"rank_success":                                   "Whether a rank ended well, of those that this is known of.",
 	"failure":                                        "A failure of the run, by its code.",
 	"run_success":                                    "Whether the run ended in exit code 0.",

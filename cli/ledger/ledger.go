@@ -336,7 +336,7 @@ func (l *Ledger) settle() {
 	for _, rank := range slices.Sorted(maps.Keys(l.ranks)) {
 		c := *l.ranks[rank]
 		if c.assumed && known {
-			c.skipped, c.why = true, "the ring has failed, and nothing is known against this rank"
+			c.skipped, c.why = true, "the ring has failed, and the verdict does not name this rank"
 		}
 		l.keep(c)
 		if c.skipped {
@@ -452,7 +452,7 @@ func (l *Ledger) all(run Run) []sample {
 			result = "passed"
 		}
 		results[result]++
-		if c.class == "rank" || c.class == "link" || c.skipped || i >= most {
+		if c.class == "rank" || c.class == "edge" || c.class == "link" || c.skipped || i >= most {
 			continue // they have metrics of their own
 		}
 		labels := []label{{"class", c.class}, {"check", c.name}}

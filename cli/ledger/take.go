@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strconv"
 
 	"ringcli/ring/diagnose/links"
 )
@@ -36,7 +37,8 @@ func (l *Ledger) takePlace(r record) {
 	}
 }
 
-// takeFailure blames the rank that is at fault, and else the one that has failed.
+// takeFailure blames whom the verdict names: a rank, an edge, or nobody. Without a verdict the
+// rank that has failed has a reason of its own.
 func (l *Ledger) takeFailure(r record) {
 	detail := r.indented()
 	if _, again := r.number("retry_s"); again { // what came before does not count
@@ -47,23 +49,43 @@ func (l *Ledger) takeFailure(r record) {
 		return
 	}
 	l.failures = append(l.failures, r.text("code"))
-	at := -1
-	if rank, is := r.number("rank"); is {
-		at = int(rank)
-	}
-	if verdict, is := r["verdict"].(map[string]any); is {
-		l.hosts.verdict(verdict)
-		if rank, is := record(verdict).number("rank"); is && rank >= 0 {
-			at = int(rank)
+	at, named := r.number("rank")
+	if told, is := r["verdict"].(map[string]any); is {
+		v := record(told)
+		l.hosts.verdict(v)
+		for rank := range l.hosts.ofRank {
+			l.rankOf(rank)
+		}
+		if at, named = v.number("rank"); at < 0 {
+			named = false
+		}
+		if from, to, is := v.edge(); is && !named {
+			l.takeEdge(from, to, r, detail)
+			return
 		}
 	}
-	if at < 0 {
+	if !named {
 		l.shared = &found{class: "run", name: r.text("command"), why: r.text("error"), code: r.text("code"), detail: detail}
 		return
 	}
-	if c := l.rankOf(at); c.ok || c.assumed {
+	if c := l.rankOf(int(at)); c.ok || c.assumed {
 		c.fail(r.text("error"), r.text("code"), detail)
 	}
+}
+
+// takeEdge fails an edge, of which each rank of a parent's tells.
+func (l *Ledger) takeEdge(from, to int, r record, detail string) {
+	c := found{class: "edge", name: fmt.Sprintf("rank %d to rank %d", from, to), why: r.text("error"), code: r.text("code"), detail: detail}
+	if slices.ContainsFunc(l.cases, func(o found) bool { return o.class == c.class && o.name == c.name && o.section == l.section }) {
+		return
+	}
+	l.keep(c)
+	labels := []label{{"from", strconv.Itoa(from)}, {"to", strconv.Itoa(to)}}
+	if l.section != "" {
+		labels = append(labels, label{"over", l.section})
+	}
+	s := sample{"edge_success", labels, 0}
+	l.samples[s.series()] = s
 }
 
 func (l *Ledger) takeRecord(name string, r record) {

@@ -58,7 +58,7 @@ func (c *Control) tellVerdict(v *Verdict, from *connection) {
 func (c *Control) conclude(v *Verdict) {
 	now := time.Now()
 	c.notice(now)
-	if w := &c.watch; v.Told && v.Rank == c.rank && now.Sub(w.sleptAt) < c.pace.silence {
+	if w := &c.watch; v.Told && v.Rank == c.rank && len(v.Tests) == 0 && now.Sub(w.sleptAt) < c.pace.silence {
 		v.Slept = w.slept.Slept
 	}
 	c.failure = v
@@ -79,10 +79,14 @@ func (c *Control) propose(v *Verdict, from *connection) {
 		return
 	}
 	c.complete(v)
-	if c.proposal != nil && !verdict.Better(v, c.proposal) {
-		return
-	}
 	settling := c.proposal != nil
+	if settling {
+		if all := verdict.Combine(v, c.proposal, c.name); all == c.proposal || all == nil && !verdict.Better(v, c.proposal) {
+			return
+		} else if all != nil && all != v {
+			v, from = all, nil
+		}
+	}
 	if c.proposal = v; !settling {
 		c.proposedAt = now
 	}

@@ -1,8 +1,11 @@
 package diagnose
 
 import (
+	"fmt"
 	"strings"
 	"testing"
+
+	"ringcli/ring/bootstrap/verdict"
 )
 
 // TestPathByProbes: a path that lets short packets pass alone has a small MTU; one that lost
@@ -27,7 +30,11 @@ func TestPathByProbes(t *testing.T) {
 		{mtus[:2], []int{256, 1024}, 2, 1, false, "loses many packets"},
 		{append([]int{0, 1, 2}, mtus...), mtus, 1, 2, false, "loses many packets"}, // forged
 	} {
-		b := Path(own, peer, nil, &Probed{MTUs: mtus, Outward: test.outward, Inward: test.inward})
+		tests := Tests(own, peer, nil, &Probed{MTUs: mtus, Outward: test.outward, Inward: test.inward})
+		var b *Blame
+		if v := verdict.RollUp(tests, func(rank int) string { return fmt.Sprintf("rank %d", rank) }); v != nil {
+			b = PathBlame(v, own.Rank)
+		}
 		switch {
 		case b == nil && test.says == "":
 		case b == nil || test.says == "":

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"ringcli/ring/bootstrap/verdict"
 )
 
 // Place is where a rank is: as it says itself, or as those found it who asked it in vain.
@@ -123,9 +125,10 @@ type Blame struct {
 	Certain  bool
 	Text     string // what happened, and the evidence
 	Fix      string
-	Waiter   int    // a rank that waits for it directly, or -1
-	Await    *Await // what for
-	Waiting  int    // how many ranks wait for it, directly or not
+	Tested   *verdict.Verdict // on tests of edges, which it comes from; or nil
+	Waiter   int              // a rank that waits for it directly, or -1
+	Await    *Await           // what for
+	Waiting  int              // how many ranks wait for it, directly or not
 }
 
 // Same tells whether two blame the same for the same.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"ringcli/configs/codes"
 	"ringcli/configs/usage"
@@ -17,15 +18,22 @@ type StallError struct {
 	Because error // what showed it first; nil is a wait
 }
 
-func (e *StallError) Error() string {
+func (e *StallError) Error() string { return e.Parts().String() }
+
+// Parts has what showed it first as evidence.
+func (e *StallError) Parts() codes.Parts {
+	p := codes.Parts{Result: e.Text, Fix: e.Fix}
+	if e.Tested != nil {
+		p.Evidence = slices.Clone(e.Tested.Evidence)
+	}
 	failed, isCompletion := errors.AsType[*CompletionError](e.Because)
 	switch {
-	case e.Because == nil:
-		return e.String()
 	case isCompletion:
-		return fmt.Sprintf("%s (what showed it: %s)", e.String(), failed.What())
+		p.Evidence = append(p.Evidence, failed.What())
+	case e.Because != nil:
+		p.Evidence = append(p.Evidence, e.Because.Error())
 	}
-	return fmt.Sprintf("%s (what showed it: %v)", e.String(), e.Because)
+	return p
 }
 
 func (e *StallError) Unwrap() error { return e.Because }
@@ -61,6 +69,9 @@ func (e *StallError) Tell(v *bootstrap.Verdict) {
 	}
 	if e.From >= 0 {
 		v.Edge = bootstrap.Direction{From: e.From, To: e.To, Both: e.Both}
+	}
+	if e.Tested != nil {
+		v.Culprit, v.Tests, v.Since = e.Tested.Culprit, e.Tested.Tests, e.Tested.Since
 	}
 	if e.Await != nil {
 		v.Since = e.Await.For

@@ -89,7 +89,11 @@ type Verdict struct {
 	Doing      Doing         `json:"doing,omitzero"`     // what whoever found it was in
 	Since      time.Duration `json:"since_ns,omitempty"` // how long before the verdict it began
 	By         int           `json:"by"`                 // who found it
-	Text       string        `json:"text"`               // one line: what happened, to whom, the evidence, what to do
+	Text       string        `json:"text"`               // one line: what happened, and to whom
+	Fix        string        `json:"fix,omitempty"`      // what to do
+	Evidence   []string      `json:"evidence,omitempty"` // what was observed
+	Culprit    Culprit       `json:"culprit,omitempty"`  // as what the rank is at fault, where its edges were tested
+	Tests      []Test        `json:"tests,omitempty"`    // of edges, that the verdict rests on
 	// Calls is who calls what, where ranks call different operations.
 	Calls []calls.Called `json:"calls,omitempty"`
 	// Group, of KindRegrouped, is who is in the ring now, where that is known: of a leader that
@@ -101,16 +105,24 @@ type Verdict struct {
 	Slept time.Duration `json:"-"`
 }
 
-// Error returns the text, and who found it if that was another rank.
-func (v *Verdict) Error() string {
-	text := v.Text
-	if v.Told && v.Kind != KindCanceled { // whose text names the rank
-		text = fmt.Sprintf("rank %d reports: %s", v.By, text)
+// Error is the parts in one line.
+func (v *Verdict) Error() string { return v.Parts().String() }
+
+// Parts names who found it, too, if that was another rank: first where the words are that
+// rank's own.
+func (v *Verdict) Parts() codes.Parts {
+	p := codes.Parts{Result: v.Text, Fix: v.Fix, Evidence: slices.Clone(v.Evidence)}
+	switch {
+	case !v.Told, v.Kind == KindCanceled: // whose text names the rank
+	case v.FromEvidence() || v.Kind == KindLost:
+		p.Evidence = append(p.Evidence, fmt.Sprintf("found by rank %d", v.By))
+	default:
+		p.Result = fmt.Sprintf("rank %d reports: %s", v.By, p.Result)
 	}
 	if v.Slept > 0 {
-		text = fmt.Sprintf("this rank was stopped for %s: %s", calls.Ago(v.Slept), text)
+		p.Result = fmt.Sprintf("this rank was stopped for %s: %s", calls.Ago(v.Slept), p.Result)
 	}
-	return text
+	return p
 }
 
 // FromEvidence tells whether the ranks, or both ends of an edge, were asked before the verdict:
