@@ -164,7 +164,7 @@ On all nodes at once: ringcli connect --index I --list A,B -c doctor`,
 			Run: run,
 		},
 		{
-			Name: name, Group: command.GroupLook, Where: command.Line, Needs: command.Ready, Pages: true, Harmless: true,
+			Name: name, Group: command.GroupLook, Where: command.Line, Needs: command.Ready, Diagnoses: true, Pages: true, Harmless: true,
 			Summary: "Look whether all nodes are fit for a ring, and what mends them",
 			Long: fmt.Sprintf(`Has each rank look at its node as `+"`ringcli %s`"+` does, and shows what they
 found: ranks that found the same share a row. Checks in which ranks differ come

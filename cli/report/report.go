@@ -275,7 +275,7 @@ func Rows() []command.Row {
 		command.Completes(fs, "record", "files")
 		doctor.RanksFlag(fs)
 	}
-	line.Where, line.Needs, line.Check, line.Run = command.Line, command.Ready, checkLine, runAll
+	line.Where, line.Needs, line.Diagnoses, line.Check, line.Run = command.Line, command.Ready, true, checkLine, runAll
 	line.Summary = "Pack what a ticket needs of all nodes, without secrets"
 	line.Long = `Has each rank pack what a ticket needs of its node, as ` + "`ringcli report`" + ` does.
 Rank 0 gathers the parts over the control ring and writes the archive, with a
