@@ -165,6 +165,9 @@ func Connect(ctx context.Context, servers []string, index int, o Options) (*Ring
 		}
 		if err := step(ctx); err != nil {
 			err = r.Settled(cmp.Or(r.Err(), err)) // what failed the ring may have come between two steps
+			if found := r.duplicates(ctx); found != "" && !usage.Is(err) {
+				err = fmt.Errorf("%s; %w", found, err)
+			}
 			if err = errors.Join(err, r.Close()); met {
 				err = &MetError{err}
 			}
