@@ -159,6 +159,11 @@ func (i *invocation) run(ctx context.Context, args []string) int {
 		name = strings.TrimPrefix(chosen.CommandPath(), "ringcli ")
 	}
 	code := i.report(name, err, args)
+	if failed, ok := errors.AsType[*session.BringUpError](err); ok && !exit.IsUsers(err) {
+		if err := report.OnFailure(ctx, s, i.table, failed); err != nil {
+			i.report(name, err, args)
+		}
+	}
 	if err := s.Ledger.Close(ledger.Run{Command: name, Version: about.Version(), ExitCode: code}); err != nil {
 		code = i.report(name, err, args)
 	}

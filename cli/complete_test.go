@@ -108,7 +108,7 @@ func TestOffers(t *testing.T) {
 		{command.Process, "bench all-reduce ", nil, []string{"all-reduce", "p2p"}},
 		{command.Process, "doctor --", []string{"--list", "--problems", "--ranks"}, []string{"--sl"}},
 		{command.Process, "doctor --list node0,node1 --index ", []string{"0", "1"}, []string{"2"}},
-		{command.Line, "path --", []string{"--listen-port", "--problems", "--source-ports"}, []string{"--sl"}},
+		{command.Line, "path --", []string{"--all", "--listen-port", "--source-ports"}, []string{"--sl"}},
 		{command.Line, "doctor --", []string{"--problems"}, []string{"--ranks"}},
 		{command.Process, "report --", []string{"--out", "--force", "--record", "--list"}, []string{"--recorder", "--sl"}},
 		{command.Line, "report --", []string{"--out", "--force", "--recorder"}, []string{"--list"}},

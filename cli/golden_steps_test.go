@@ -82,5 +82,5 @@ func exampleEnd(command, whose string, state verbs.QPState) hand.EdgeEnd {
 // exampleAttributes is what `qp` shows of two ends that do not agree.
 func exampleAttributes() []render.Record {
 	disagree := []diagnose.Finding{{Attribute: "qp_state", Severity: diagnose.Fault}}
-	return hand.Attributes(exampleEnd("qp", hand.OwnEnd, verbs.StateRTS), exampleEnd("qp", hand.PeerEnd, verbs.StateRTS), disagree)
+	return render.Records(hand.Attributes(exampleEnd("qp", hand.OwnEnd, verbs.StateRTS), exampleEnd("qp", hand.PeerEnd, verbs.StateRTS), disagree))
 }

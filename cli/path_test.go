@@ -240,7 +240,7 @@ func pathsOf(t *testing.T, ranks [2]*process) (code int, rows map[string]map[str
 			rows[fmt.Sprintf("%v-%v %s", o["from"], o["to"], check)] = o
 		}
 	}
-	if len(rows) != 12 {
+	if len(rows) != 14 {
 		t.Fatalf("%d rows\n%s%s", len(rows), ranks[0].stdout.String(), ranks[0].stderr.String())
 	}
 	return code, rows
@@ -274,15 +274,15 @@ func TestPathProvoked(t *testing.T) {
 			return !udpFrom(packet, 4791) || packet[1] == 106, nil
 		}},
 		{name: "mtu", carry: small(false), code: exit.Critical, wrong: map[string]string{
-			"0-1 size":   "FAIL 1000 bytes pass, of the 1500 of tun0; the queue pair's MTU 1024 needs 1088; nobody on the way says so",
-			"0-1 device": "FAIL of packets of path MTUs [256 512 1024] those of [0 256 512] arrive",
+			"0-1 size":   "FAIL packets of up to 1000 bytes arrive, longer ones do not (tun0 has MTU 1500); the queue pair's MTU 1024 needs 1088; no router has reported a limit",
+			"0-1 device": "FAIL packets of the device with up to 512 bytes of payload arrive at UDP port 4791 of soft:tun0, longer ones do not",
 		}},
 		{name: "mtu told", carry: small(true), code: exit.Critical, wrong: map[string]string{
-			"0-1 size":   "FAIL 1000 bytes pass, of the 1500 of tun0; the queue pair's MTU 1024 needs 1088; 10.78.0.254 says that its next link takes 1000",
-			"0-1 device": "FAIL those of [0 256 512]",
+			"0-1 size":   "FAIL packets of up to 1000 bytes arrive, longer ones do not (tun0 has MTU 1500); the queue pair's MTU 1024 needs 1088; 10.78.0.254 says that its next link takes 1000",
+			"0-1 device": "FAIL packets of the device with up to 512 bytes of payload arrive",
 		}},
 		{name: "mtu that is enough", carry: small(false), args: []string{"--mtu", "512"}, code: exit.Warning, wrong: map[string]string{
-			"0-1 size": "WARN 1000 bytes pass, of the 1500 of tun0; the queue pair's MTU 512 needs 576",
+			"0-1 size": "WARN packets of up to 1000 bytes arrive, longer ones do not (tun0 has MTU 1500); the queue pair's MTU 512 needs 576",
 		}},
 		{name: "dscp", carry: func(from int, packet []byte) (bool, []byte) {
 			if from == 1 && packet[9] == unix.IPPROTO_UDP {
@@ -414,7 +414,7 @@ func TestPathThroughRouter(t *testing.T) {
 		"mtu": {change: func(_, router string) {
 			ip(t, "-n", router, "route", "replace", "10.79.1.0/24", "dev", "eth1", "mtu", "lock", "1050")
 		}, code: exit.Critical, wrong: map[string]string{
-			"0-1 size": "1050 bytes pass, of the 1500 of eth0; the queue pair's MTU 1024 needs 1088; 10.79.0.254 says that its next link takes 1050", "0-1 device": "those of [0 256 512] arrive",
+			"0-1 size": "packets of up to 1050 bytes arrive, longer ones do not (eth0 has MTU 1500); the queue pair's MTU 1024 needs 1088; 10.79.0.254 says that its next link takes 1050", "0-1 device": "packets of the device with up to 512 bytes of payload arrive",
 		}},
 		"interface": {change: another, code: exit.Warning, wrong: map[string]string{
 			"0-1 route": "by eth1 to the router 10.79.2.254", "0-1 bytes": "these bytes did not travel over eth0: port_xmit_data of soft:eth0",

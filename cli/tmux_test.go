@@ -328,7 +328,7 @@ func TestTwoTerminalsBringUpARing(t *testing.T) {
 	zero.run("ping right", `(?m)^0 -> 1 right`)
 	one.run("ping left", `(?m)^1 -> 0 left`)
 	runAll(panes, "status", `(?m)^rts +done +done`, `(?m)^left +own +[01] RTS`, `(?m)^right +peer +[01] RTS`)
-	zero.run("qp right", `(?m)^right +qp_state +RTS +RTS`, `(?m)^right +path_mtu +4096 +4096`)
+	zero.run("qp right --all", `(?m)^right +qp_state +RTS +RTS`, `(?m)^right +path_mtu +4096 +4096`)
 	runAll(panes, "all-reduce --size 64K --check", `(?m)^all-reduce +receiver-initiated +65536 .* 0$`)
 	zero.run("counters", `sent`)
 

@@ -75,7 +75,7 @@ func (r *Ring) controlConfig() bootstrap.Config {
 		List: r.nodes, Rank: r.rank, Names: r.names, Addrs: r.addrs, Bind: locality.Bind(r.nodes, r.addrs, r.rank, locality.IsLocal),
 		Death: r.opts.Death, Silence: r.opts.Silence, Moved: r.movedWith,
 		OnFailure: func(v *Verdict) { r.setFailed(v); r.settle(v) }, Answer: r.answer, ByHand: r.opts.ByHand,
-		Whole: r.whole, Without: r.opts.Without, Decision: r.opts.Decision, Follows: r.opts.Follows,
+		Whole: r.whole, Without: r.opts.Without, Decision: r.opts.Decision, Follows: r.opts.Follows, Diagnosing: r.opts.Diagnosing,
 		History: r.opts.History, Waits: r.opts.Waits, Token: r.opts.Token, Listen: r.opts.Listen, Dial: r.opts.Dial,
 	}
 }

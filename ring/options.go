@@ -99,6 +99,9 @@ type Options struct {
 	Without  []int
 	Decision uint64
 	Follows  bool
+	// Diagnosing asks for a ring that talks over TCP, whatever its queue pairs do. It is for after
+	// a bring-up that has failed, and holds for the other ranks if it is rank 0's.
+	Diagnosing bool
 	// History is what this process remembers of earlier rings, whose epochs and callers
 	// the ring refuses; it adds its own. nil remembers nothing.
 	History *History

@@ -161,13 +161,14 @@ type probeAsked struct {
 	Edge farEnd `json:"edge"`
 	Mark uint64 `json:"mark"` // of the asker's probes; the peer's have the next one
 	MTUs []int  `json:"mtus"`
+	Each int    `json:"each"` // packets of each
 }
 
 func init() { answerers[askProbe] = (*question).probe }
 
 func (q *question) probe(ctx context.Context) (any, error) {
 	var asked probeAsked
-	if err := json.Unmarshal(q.payload, &asked); err != nil || len(asked.MTUs) > maxProbes || slices.ContainsFunc(asked.MTUs, func(m int) bool { return m < 0 || m > verbs.MTU4096.Bytes() }) {
+	if err := json.Unmarshal(q.payload, &asked); err != nil || len(asked.MTUs) > maxProbes || asked.Each < 1 || asked.Each > MostLoss || slices.ContainsFunc(asked.MTUs, func(m int) bool { return m < 0 || m > verbs.MTU4096.Bytes() }) {
 		return nil, fmt.Errorf("%s cannot read the question %s: do all ranks run the same version?", q.r.nodeName(q.r.rank), q.payload)
 	}
 	if asked.Edge.Of != q.r.rank {
@@ -179,46 +180,68 @@ func (q *question) probe(ctx context.Context) (any, error) {
 	if !ok {
 		return nil, fmt.Errorf("%s has no edge to rank %d that can probe", q.r.nodeName(q.r.rank), asked.Edge.To)
 	}
-	if err := p.Probe(asked.Mark+1, asked.MTUs); err != nil {
+	if err := p.Probe(asked.Mark+1, asked.MTUs, asked.Each); err != nil {
 		return nil, err
 	}
-	return awaitProbes(ctx, p, asked.Mark, len(asked.MTUs)), nil
+	return awaitProbes(ctx, p, asked.Mark, len(asked.MTUs)*asked.Each), nil
 }
 
-// maxProbes is how many sizes there are: the path MTUs, and the shortest packet.
-const maxProbes = 6
+const (
+	// maxProbes is how many sizes there are: the path MTUs, and the shortest packet.
+	maxProbes = 6
+	// eachSize is how many probes of each size go: a path that loses one in ten loses no size.
+	eachSize = 4
+	// MostLoss is the most packets that Loss sends at a time: a socket's buffer of the usual
+	// 208 KiB holds them while its reader has no CPU.
+	MostLoss = 256
+)
 
-// Probe sends probes over an edge both ways; nil if that cannot be done.
+// Probe sends probes of each size over an edge both ways; nil if that cannot be done.
 func (r *Ring) Probe(ctx context.Context, id EdgeID, own *diagnose.End) *diagnose.Probed {
+	mtus := []int{0}
+	for mtu := 256; mtu <= own.PathMTU; mtu *= 2 {
+		mtus = append(mtus, mtu)
+	}
+	out, in, ok := r.probe(ctx, id, mtus, eachSize)
+	if !ok {
+		return nil
+	}
+	return &diagnose.Probed{MTUs: mtus, Outward: slices.Compact(out), Inward: slices.Compact(in)}
+}
+
+// Loss sends so many of the device's shortest packets over an edge, at most MostLoss, and returns
+// how many arrive; ok is false if that cannot be done.
+func (r *Ring) Loss(ctx context.Context, id EdgeID, packets int) (arrived int, ok bool) {
+	out, _, ok := r.probe(ctx, id, []int{0}, packets)
+	return min(len(out), packets), ok // one may have been doubled on its way
+}
+
+// probe sends probes over an edge both ways, and returns the path MTU of each that arrived.
+func (r *Ring) probe(ctx context.Context, id EdgeID, mtus []int, each int) (out, in []int, ok bool) {
 	r.mu.Lock()
 	e := r.Edge(id)
 	p, ok := e.prober()
 	r.mu.Unlock()
 	if !ok {
-		return nil
+		return nil, nil, false
 	}
-	probed := &diagnose.Probed{MTUs: []int{0}}
-	for mtu := 256; mtu <= own.PathMTU; mtu *= 2 {
-		probed.MTUs = append(probed.MTUs, mtu)
-	}
-	asked := probeAsked{Edge: farEnd{Of: e.Peer, To: r.rank, Channel: id.Channel()}, Mark: rand.Uint64() &^ 1, MTUs: probed.MTUs}
-	if p.Probe(asked.Mark, probed.MTUs) != nil {
-		return nil
+	asked := probeAsked{Edge: farEnd{Of: e.Peer, To: r.rank, Channel: id.Channel()}, Mark: rand.Uint64() &^ 1, MTUs: mtus, Each: each}
+	if p.Probe(asked.Mark, mtus, each) != nil {
+		return nil, nil, false
 	}
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
-	var err error
-	if probed.Outward, err = ask[[]int](ctx, r, r.towards(id, e.Peer), askProbe, asked); err != nil {
-		return nil
+	out, err := ask[[]int](ctx, r, r.towards(id, e.Peer), askProbe, asked)
+	if err != nil {
+		return nil, nil, false
 	}
-	probed.Inward = awaitProbes(ctx, p, asked.Mark+1, len(probed.MTUs))
-	return probed
+	return out, awaitProbes(ctx, p, asked.Mark+1, len(mtus)*each), true
 }
 
 // awaitProbes waits for so many probes of a mark, for as long as they may be under way.
 func awaitProbes(ctx context.Context, p verbs.Prober, mark uint64, n int) []int {
 	for begun := time.Now(); ; time.Sleep(newsTick) {
-		if came := p.Probed(mark); len(came) == n || time.Since(begun) > probesTravel || ctx.Err() != nil {
+		if came := p.Probed(mark); len(came) >= n || time.Since(begun) > probesTravel || ctx.Err() != nil {
 			return came
 		}
 	}

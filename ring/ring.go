@@ -128,7 +128,23 @@ func New(servers []string, index int, o Options) (*Ring, error) {
 	return r, nil
 }
 
-// Connect takes all steps in order. On an error everything is released.
+// MetError is an error of Connect after the ranks had found each other: over TCP the ring was up.
+type MetError struct{ error }
+
+func (e *MetError) Unwrap() error { return e.error }
+
+// Diagnosing tells whether the ring is for a diagnosis over TCP, as this rank or rank 0 has asked for
+// with Options.Diagnosing: it is not ready, and its queue pairs are as far as they come.
+func (r *Ring) Diagnosing() bool {
+	if r.opts.Diagnosing {
+		return true
+	}
+	control, err := r.controlRing()
+	return err == nil && control.LeaderDiagnoses()
+}
+
+// Connect takes all steps in order. On an error everything is released. A ring for a diagnosis is
+// connected when the ranks have found each other.
 func Connect(ctx context.Context, servers []string, index int, o Options) (*Ring, error) {
 	r, err := New(servers, index, o)
 	if err != nil {
@@ -141,10 +157,21 @@ func Connect(ctx context.Context, servers []string, index int, o Options) (*Ring
 	init := func(ctx context.Context) error { return r.Init(ctx, Values{}) }
 	rtr := func(ctx context.Context) error { return r.RTR(ctx, Values{}) }
 	rts := func(ctx context.Context) error { return r.RTS(ctx, Values{}) }
-	for _, step := range []func(context.Context) error{r.Open, init, r.Exchange, rtr, r.AwaitNeighbours, rts, ping} {
+	met := false
+	for i, step := range []func(context.Context) error{r.Open, init, r.Exchange, rtr, r.AwaitNeighbours, rts, ping} {
+		if met = i > 2; i == 3 && r.Diagnosing() {
+			_, _ = rtr(ctx), rts(ctx) // what cannot be done is not there to be looked at
+			return r, nil
+		}
 		if err := step(ctx); err != nil {
 			err = r.Settled(cmp.Or(r.Err(), err)) // what failed the ring may have come between two steps
-			return nil, errors.Join(err, r.Close())
+			if found := r.duplicates(ctx); found != "" && !usage.Is(err) {
+				err = fmt.Errorf("%s; %w", found, err)
+			}
+			if err = errors.Join(err, r.Close()); met {
+				err = &MetError{err}
+			}
+			return nil, err
 		}
 	}
 	r.watching.Go(r.watchIdle)

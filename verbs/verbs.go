@@ -198,12 +198,12 @@ type Reached interface {
 // Prober is a QP that can find out which packets still reach the peer, from RTR on and once
 // it has failed, too.
 type Prober interface {
-	// Probe sends packets that no queue pair takes, as long as those of these path MTUs can
-	// be; 0 is the shortest. The error is that the device is closed. That a packet cannot
+	// Probe sends so many packets of each of these path MTUs that no queue pair takes, as long as
+	// those of data can be; 0 is the shortest. The error is that the device is closed. That a packet cannot
 	// leave is none, since it is too long for the own interface, the own firewall drops it
 	// (EPERM), or there is no route: it does not arrive.
-	Probe(mark uint64, mtus []int) error
-	// Probed returns the path MTUs of the probes with that mark that have come to the QP's
-	// device, from whomever.
+	Probe(mark uint64, mtus []int, each int) error
+	// Probed returns the path MTU of each probe with that mark that has come to the QP's device,
+	// from whomever, in ascending order.
 	Probed(mark uint64) (mtus []int)
 }

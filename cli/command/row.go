@@ -90,6 +90,9 @@ type Row struct {
 	// Visits: while a command in the background that Stops has the ring, this one has it
 	// between two of its batches.
 	Visits bool
+	// Diagnoses: the command needs Ready for its ranks to talk alone, and no data path. Where no ring
+	// comes up it runs over TCP, or on this node.
+	Diagnoses bool
 	// Typed: the command is about the shell, and there is none in -c and -f.
 	Typed bool
 	// Pages: what the command prints is read at once, in a pager if it is long.

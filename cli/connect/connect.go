@@ -112,7 +112,11 @@ func runConnect(ctx context.Context, s *session.Session, call command.Call) erro
 	if err := NoteRank0(s); err != nil {
 		return err
 	}
-	return retrying(ctx, s, limit, true, func(ctx context.Context) error { return lines.Run(ctx, s, call.Table, script) })
+	err = retrying(ctx, s, limit, true, func(ctx context.Context) error { return lines.Run(ctx, s, call.Table, script) })
+	if failed, ok := errors.AsType[*session.BringUpError](err); ok {
+		return lines.OnBroken(ctx, s, call.Table, script, failed)
+	}
+	return err
 }
 
 // runShellProcess is `ringcli shell`: without a ring to begin with.

@@ -1,7 +1,6 @@
 package doctor
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -31,7 +30,7 @@ var Verdicts = []Verdict{Fail, Warn, Skip, Pass}
 // Preflight is one check of a node, or what some ranks of a ring found alike.
 type Preflight struct {
 	Command  string     `json:"command"`
-	OK       bool       `json:"ok"`              // neither a warning nor a failure
+	OK       bool       `json:"ok"`              // no failure, and no warning but of a clock
 	Ranks    []int      `json:"ranks,omitempty"` // that found it, where all ranks of a ring looked
 	Check    string     `json:"check"`
 	Of       string     `json:"of"` // the device, port or host that was looked at; empty: the node
@@ -43,9 +42,30 @@ type Preflight struct {
 	Fix string `json:"fix"`
 }
 
+// clockChecks are of clocks, which mislead readers of logs and no ring: their warnings leave the exit
+// code as it is.
+var clockChecks = []string{"clock", "clocks"}
+
+// well tells whether there is nothing to mend.
+func (p Preflight) well() bool { return p.Verdict == Pass || p.Verdict == Skip }
+
+// Counts says how many checks came to what: "20 passed, 20 skipped, 1 warning, 0 failed".
+func Counts(verdicts []Verdict) string {
+	n := map[Verdict]int{}
+	for _, v := range verdicts {
+		n[v]++
+	}
+	warnings := "warnings"
+	if n[Warn] == 1 {
+		warnings = "warning"
+	}
+	return fmt.Sprintf("%d passed, %d skipped, %d %s, %d failed", n[Pass], n[Skip], n[Warn], warnings, n[Fail])
+}
+
 // finding makes a row; what is well says no more than its value.
 func finding(v Verdict, check, of, value string) Preflight {
-	return Preflight{Command: name, OK: v == Pass || v == Skip, Check: check, Of: of, Verdict: v, Value: value}
+	ok := v == Pass || v == Skip || v == Warn && slices.Contains(clockChecks, check)
+	return Preflight{Command: name, OK: ok, Check: check, Of: of, Verdict: v, Value: value}
 }
 
 func pass(check, of, format string, args ...any) Preflight {
@@ -94,7 +114,13 @@ func (p Preflight) Row() ([]render.Column, []render.Cell) {
 // it, each says so.
 func verdict(rows []Preflight) error {
 	counted := map[Verdict][]string{}
+	var all []Verdict
+	code := exit.OK
 	for _, p := range rows {
+		all = append(all, p.Verdict)
+		if !p.OK {
+			code = exit.Worse(code, map[Verdict]int{Fail: exit.Critical, Warn: exit.Warning}[p.Verdict])
+		}
 		what := p.Check
 		if p.Of != "" {
 			what += " of " + p.Of
@@ -104,26 +130,24 @@ func verdict(rows []Preflight) error {
 		}
 		counted[p.Verdict] = append(counted[p.Verdict], what)
 	}
-	code, text := exit.OK, ""
-	for _, c := range []struct {
-		Verdict
-		code int
-		what string
-	}{{Fail, exit.Critical, "failed"}, {Warn, exit.Warning, "a warning"}} {
-		list := counted[c.Verdict]
-		if len(list) == 0 {
-			continue
-		}
-		code = cmp.Or(code, c.code)
-		if text != "" {
-			text += "; "
-		}
-		text += fmt.Sprintf("%s: %s", c.what, strings.Join(list, ", "))
-	}
 	if code == exit.OK {
 		return nil
 	}
-	return codes.With(codes.Preflight, exit.Sharedf(code, "%s: of %d checks %s", name, len(rows), text))
+	return codes.With(codes.Preflight, exit.Sharedf(code, "%s: %s", name, Summary(all, counted)))
+}
+
+// Summary names the checks that failed and those that warn, and says how many came to what.
+func Summary(all []Verdict, names map[Verdict][]string) string {
+	var parts []string
+	for _, of := range []struct {
+		Verdict
+		what string
+	}{{Fail, "failed"}, {Warn, "warnings"}} {
+		if list := names[of.Verdict]; len(list) > 0 {
+			parts = append(parts, of.what+": "+strings.Join(list, ", "))
+		}
+	}
+	return strings.Join(parts, "; ") + " (" + Counts(all) + ")"
 }
 
 // IsVerdict tells whether an error is what a preflight came to.

@@ -56,7 +56,7 @@ func askedOf(s *session.Session, ranks int) (a Asked, err error) {
 func shown(rows []Preflight, all bool) []render.Record {
 	var list []render.Record
 	for _, p := range rows {
-		if all || !p.OK {
+		if all || !p.well() {
 			list = append(list, p)
 		}
 	}
@@ -104,13 +104,11 @@ func Print(s *session.Session, rows []Preflight, problems bool) error {
 	if err := s.Out.Print(list...); err != nil {
 		return err
 	}
-	well := 0
+	var all []Verdict
 	for _, p := range rows {
-		if p.OK {
-			well++
-		}
+		all = append(all, p.Verdict)
 	}
-	if err := s.Out.Note(render.Faint, "%d of %d checks are well", well, len(rows)); err != nil {
+	if err := s.Out.Note(render.Faint, "%s", Counts(all)); err != nil {
 		return err
 	}
 	return verdict(rows)
@@ -128,7 +126,7 @@ const verdictHelp = `A check is PASS, WARN (it works, but slower or at a risk), 
 come up, or none of use) or SKIP, with the reason. Each has the value that was
 found, what it should be, and a command that mends it; JSON and CSV also have
 the code of the failure that it would lead to (help failures). Exit code 0, 1
-with a WARN, 2 with a FAIL.`
+with a WARN, 2 with a FAIL. A WARN of a clock alone leaves the exit code at 0.`
 
 // problemsFlag leaves out what is well.
 func problemsFlag(fs *pflag.FlagSet) { fs.Bool("problems", false, "show what is not well only") }
@@ -147,8 +145,10 @@ CPUs, control groups (cpu, memory, pids; v1 and v2), huge pages and the clock,
 and of GPUs the driver, device files, libraries, the way to their memory (peer
 modules, dma-buf) and the IOMMU; no library is loaded for that.
 With --list it also asks for the name of each host, and with --index which
-device and GID the ring would take to the neighbours. Nothing is changed, and
-nothing is sent but questions to the name server.
+device and GID the ring would take to the neighbours, and the way to each host:
+route, interface, and on an Ethernet by ARP whether the host answers and whether
+an address is there twice (this needs CAP_NET_RAW). Nothing is changed, and
+nothing else is sent but questions to the name server.
 
 ` + verdictHelp + `
 
@@ -164,7 +164,7 @@ On all nodes at once: ringcli connect --index I --list A,B -c doctor`,
 			Run: run,
 		},
 		{
-			Name: name, Group: command.GroupLook, Where: command.Line, Needs: command.Ready, Pages: true, Harmless: true,
+			Name: name, Group: command.GroupLook, Where: command.Line, Needs: command.Ready, Diagnoses: true, Pages: true, Harmless: true,
 			Summary: "Look whether all nodes are fit for a ring, and what mends them",
 			Long: fmt.Sprintf(`Has each rank look at its node as `+"`ringcli %s`"+` does, and shows what they
 found: ranks that found the same share a row. Checks in which ranks differ come

@@ -69,6 +69,7 @@ func Examine(ctx context.Context, s System, a Asked) ([]Preflight, error) {
 	for _, check := range []func() []Preflight{
 		e.providerRows, e.deviceRow, e.portRows, e.gidRows, e.mtuRows, e.pcieRows, e.acsRows, e.moduleRow, e.permissionRows,
 		e.memlockRow, e.memfdRow, e.udpRow, e.tcpRow, e.firewallRow, e.ephemeralRow, e.bufferRow, e.hostRow, e.listRows, e.addressRow,
+		func() []Preflight { return e.routeRows(ctx) },
 		e.cpuRow, e.cpuQuotaRow, e.memoryRow, e.memoryLimitRow, e.pidsRow, e.threadRow, e.fileRow, e.hugePageRow, e.clockRow,
 		e.gpuDriverRows, e.gpuFileRows, e.gpuLibraryRows, e.gpuPeerRows, e.iommuRows, e.transportRow, e.toolsRow, e.loggingRow,
 	} {

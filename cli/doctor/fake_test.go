@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
+	"net"
 	"net/netip"
 	"path"
 	"slices"
@@ -39,6 +40,9 @@ const (
 )
 
 func address(text string) netip.Addr { return netip.MustParseAddr(text) }
+
+// mac is that of the host that has an address.
+func mac(a netip.Addr) net.HardwareAddr { return append(net.HardwareAddr{2, 0}, a.AsSlice()...) }
 
 func newFake(t *testing.T) *fake {
 	t.Helper()
@@ -103,6 +107,19 @@ func newFake(t *testing.T) *fake {
 		Choose: func(string, netip.Addr) (string, string, error) { return "ibv:mlx5_0", "its port 1 is active", nil },
 		Local:  func(a netip.Addr) bool { return a == local || a.IsLoopback() },
 		Route:  func(netip.AddrPort) (netip.Addr, error) { return local, nil },
+		Hop: func(_, to netip.Addr) (route.Hop, error) {
+			return route.Hop{NetDev: "eth0", Local: to.IsLoopback()}, nil
+		},
+		Network: func(netip.Addr) (string, netip.Prefix) { return "eth0", netip.PrefixFrom(local, 24) },
+		Owners: func(_ context.Context, _ string, addrs []netip.Addr) (map[netip.Addr][]net.HardwareAddr, error) {
+			owners := map[netip.Addr][]net.HardwareAddr{}
+			for _, a := range addrs {
+				if a != local {
+					owners[a] = []net.HardwareAddr{mac(a)}
+				}
+			}
+			return owners, nil
+		},
 	}
 	f.Providers = func() []Provider {
 		return []Provider{

@@ -15,16 +15,31 @@ import (
 // patience is how long a program of the system may take to answer.
 const patience = 5 * time.Second
 
-// ruleset asks nft, which shows what iptables-nft and firewalld have set too.
+// ruleset asks nft, which shows what iptables-nft and firewalld have set too, and iptables-legacy,
+// whose rules nft does not show. Where there is no nft it asks iptables. What iptables prints follows
+// a line of savedBy.
 func ruleset() (string, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	out, err := exec.CommandContext(ctx, "nft", "list", "ruleset").CombinedOutput()
-	if err != nil {
-		said, _, _ := strings.Cut(strings.TrimSpace(string(out)), "\n")
-		return "", fmt.Errorf("nft list ruleset: %w %s", err, said)
+	run := func(program string, args ...string) (string, error) {
+		out, err := exec.CommandContext(ctx, program, args...).CombinedOutput()
+		if err != nil {
+			said, _, _ := strings.Cut(strings.TrimSpace(string(out)), "\n")
+			return "", fmt.Errorf("%s: %w %s", strings.Join(append([]string{program}, args...), " "), err, said)
+		}
+		return string(out), nil
 	}
-	return string(out), nil
+	text, err := run("nft", "list", "ruleset")
+	programs := []string{"iptables-legacy-save", "ip6tables-legacy-save"}
+	if err != nil {
+		programs = append(programs, "iptables-save", "ip6tables-save")
+	}
+	for _, program := range programs {
+		if saved, failed := run(program); failed == nil {
+			text, err = text+savedBy+program+"\n"+saved, nil
+		}
+	}
+	return text, err
 }
 
 // families are those of the ring's addresses, as nftables names them. A ring takes IPv4 where a
@@ -97,7 +112,11 @@ func (e *exam) firewallRow() []Preflight {
 			if !slices.Contains(shut, name) {
 				shut = append(shut, name)
 			}
-			fix = append(fix, fmt.Sprintf("nft insert rule %s %s dport %d accept", c.name, p.protocol, p.port))
+			if c.program != "" {
+				fix = append(fix, fmt.Sprintf("%s -I INPUT -p %s --dport %d -j ACCEPT", c.program, p.protocol, p.port))
+			} else {
+				fix = append(fix, fmt.Sprintf("nft insert rule %s %s dport %d accept", c.name, p.protocol, p.port))
+			}
 		}
 		if unnamed != nil {
 			said = append(said, fmt.Sprintf("%s lets in what a rule names, and none names %s", c.name, strings.Join(unnamed, " and ")))
@@ -110,5 +129,5 @@ func (e *exam) firewallRow() []Preflight {
 	case by != "":
 		return []Preflight{pass("firewall", "", "%s has rules for the ports", by)}
 	}
-	return []Preflight{pass("firewall", "", "nftables lets in what comes")}
+	return []Preflight{pass("firewall", "", "no rule of this node's keeps the ports shut: it lets in what comes")}
 }

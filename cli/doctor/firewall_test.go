@@ -73,7 +73,26 @@ func ufw(user string) func(*testing.T, *fake) {
 		`+user)
 }
 
+// saves has iptables-save print rules of the table filter, and nobody print nft's.
+func saves(program, policy, rules string) func(*testing.T, *fake) {
+	return func(_ *testing.T, f *fake) {
+		f.Ruleset = func() (string, error) {
+			return savedBy + program + "\n*nat\n:INPUT DROP [0:0]\n-A INPUT -j DROP\nCOMMIT\n*filter\n:INPUT " + policy + " [0:0]\n:fence - [0:0]\n" + rules + "COMMIT\n", nil
+		}
+	}
+}
+
 var firewallCases = []provocation{
+	{"iptables that accept", saves("iptables-save", "ACCEPT", "-A INPUT -p tcp -m tcp --dport 22 -j DROP\n"), "firewall", Pass, "", "lets in what comes", ""},
+	{"iptables that drop", saves("iptables-save", "DROP", "-A INPUT -i lo -j ACCEPT\n-A INPUT -m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT\n"), "firewall", Warn, codes.Timeout,
+		"ip filter INPUT lets in what a rule names, and none names TCP 18600", "iptables -I INPUT -p tcp --dport 18600 -j ACCEPT"},
+	{"iptables with a rule for the port", saves("iptables-legacy-save", "ACCEPT", "-A INPUT -p tcp -m multiport --dports 22,18000:19000 -m comment --comment \"not -j ACCEPT\" -j DROP\n"), "firewall", Warn, codes.Timeout,
+		"ip filter INPUT drops TCP 18600: -p tcp", "iptables-legacy -I INPUT -p tcp --dport 18600"},
+	{"iptables that let it in first", saves("iptables-save", "DROP", "-A INPUT -s 10.0.0.0/8 -p tcp -m tcp --dport 18600 -m conntrack --ctstate NEW -j ACCEPT\n-A INPUT -p tcp -j DROP\n"), "firewall", Pass, "", "has rules for the ports", ""},
+	{"iptables that reject all other ports", saves("iptables-save", "ACCEPT", "-A INPUT -p tcp -m tcp ! --dport 22 -j REJECT --reject-with tcp-reset\n"), "firewall", Warn, codes.Timeout, "drops TCP 18600", "iptables -I"},
+	{"iptables that drop some packets", saves("iptables-save", "ACCEPT", "-A INPUT -p tcp -m statistic --mode random --probability 0.02 -j DROP\n"), "firewall", Pass, "", "lets in what comes", ""},
+	{"iptables with a chain that drops", saves("iptables-save", "ACCEPT", "-A INPUT -p tcp -j fence\n-A fence -p tcp -m tcp --dport 18600 -j DROP\n"), "firewall", Warn, codes.Timeout, "drops TCP 18600: -p tcp -m tcp --dport 18600 -j DROP", "iptables -I"},
+	{"ip6tables, and a ring of IPv4", saves("ip6tables-save", "DROP", ""), "firewall", Pass, "", "lets in what comes", ""},
 	{"nobody to ask", func(_ *testing.T, f *fake) {
 		f.Ruleset = func() (string, error) { return "", errors.New("no nft") }
 	}, "firewall", Skip, "", "no nft", ""},

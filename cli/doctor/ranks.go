@@ -30,7 +30,7 @@ func merge(ranks [][]Preflight) []Preflight {
 		for _, p := range list {
 			k := key{p.Check, p.Of, p.Value, p.Expected, p.Fix, p.Verdict}
 			// What is well may differ in its value, as each node's name and address do.
-			if p.OK {
+			if p.well() {
 				k = key{check: p.Check, of: p.Of, verdict: p.Verdict}
 				if slices.Contains(ownOf, p.Check) {
 					k.of = ""
@@ -57,7 +57,7 @@ func merge(ranks [][]Preflight) []Preflight {
 	bad := map[string]int{} // ranks that a check is not well at
 	for _, r := range rows {
 		r.Ranks = slices.Compact(r.Ranks)
-		if !r.OK {
+		if !r.well() {
 			bad[r.Check] += len(r.Ranks)
 		}
 	}

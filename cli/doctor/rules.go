@@ -12,6 +12,8 @@ type chain struct {
 	input  bool   // packets for this node begin here
 	policy string
 	rules  []rule
+	// program changes it, where that is not nft: iptables or ip6tables, -legacy perhaps.
+	program string
 }
 
 // rule is what a rule says of the ports. What else it asks for, as of an address or a state, is not
@@ -50,8 +52,17 @@ const allPorts = "0-65535"
 // tokens are words; a set and a text in quotes are one.
 var tokens = regexp.MustCompile(`"[^"]*"|\{[^}]*\}|[^\s;]+`)
 
-// chains reads what `nft list ruleset` prints.
-func chains(ruleset string) (list []*chain) {
+// savedBy begins a line before what a program of iptables has printed, and names it.
+const savedBy = "# saved by "
+
+// chains reads what `nft list ruleset` prints, and behind lines of savedBy what iptables-save does.
+func chains(text string) (list []*chain) {
+	parts := strings.Split(text, savedBy)
+	ruleset := parts[0]
+	for _, saved := range parts[1:] {
+		program, rules, _ := strings.Cut(saved, "\n")
+		list = append(list, savedChains(strings.TrimSuffix(program, "-save"), rules)...)
+	}
 	table, family := "", ""
 	var c *chain
 	for line := range strings.Lines(ruleset) {

@@ -1,7 +1,9 @@
 package doctor
 
 import (
+	"context"
 	"io/fs"
+	"net"
 	"net/netip"
 	"os"
 
@@ -34,6 +36,9 @@ type System struct {
 	Choose      func(device string, local netip.Addr) (chosen, why string, err error)
 	Local       func(netip.Addr) bool // an address of this node
 	Route       func(netip.AddrPort) (netip.Addr, error)
+	Hop         func(from, to netip.Addr) (route.Hop, error)
+	Network     func(netip.Addr) (netdev string, network netip.Prefix)
+	Owners      func(ctx context.Context, netdev string, addrs []netip.Addr) (map[netip.Addr][]net.HardwareAddr, error)
 }
 
 // Provider is one of package verbs, with what it says.
@@ -96,7 +101,7 @@ func ThisSystem() System {
 			return d.Name(), why, nil
 		},
 		Local: locality.IsLocal,
-		Route: route.Source,
+		Route: route.Source, Hop: route.Via, Network: route.Network, Owners: route.Owners,
 	}
 }
 

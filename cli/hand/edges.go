@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/spf13/pflag"
+
 	"ringcli/cli/command"
 	"ringcli/cli/failure"
 	"ringcli/cli/render"
@@ -209,14 +211,19 @@ func shortRights(e diagnose.End) string {
 	return "remote " + b.String()
 }
 
-// runQP shows every attribute of a queue pair beside the peer's, and marks what
-// disagrees.
+// qpFlags are those of runQP.
+func qpFlags(fs *pflag.FlagSet) { fs.Bool("all", false, "show the attributes that are equal, too") }
+
+// runQP explains what disagrees between queue pairs and the peers', and shows the attributes
+// that differ, or all, side by side.
 func runQP(ctx context.Context, s *session.Session, call command.Call) error {
 	only, err := sideOf(call.Args)
 	if err != nil {
 		return err
 	}
 	var findings []failure.SideFinding
+	var rows []render.Record
+	equal := 0
 	for _, id := range queuePairs(s.Ring, only) {
 		own, peer, found, err := edge(ctx, s, "qp", id)
 		if err != nil {
@@ -227,17 +234,26 @@ func runQP(ctx context.Context, s *session.Session, call command.Call) error {
 				return err
 			}
 		}
-		if err := s.Out.Print(Attributes(own, peer, found)...); err != nil {
-			return err
+		for _, a := range Attributes(own, peer, found) {
+			if a.Own == a.PeerOwn && a.Problem == "" && s.Out.Format() == render.Table && !command.IsOn(call.Flags, "all") {
+				equal++
+				continue
+			}
+			rows = append(rows, a)
 		}
 		findings = append(findings, failure.FindingsOf("qp", id.Side(), found, diagnose.Note)...)
 	}
-	return failure.PrintFindings(s, findings)
+	if err := failure.PrintFindings(s, findings); err != nil {
+		return err
+	}
+	if err := s.Out.Print(rows...); err != nil || equal == 0 {
+		return err
+	}
+	return s.Out.Note(render.Faint, "%d attributes are equal at both ends; qp --all shows them", equal)
 }
 
 // Attributes is what `qp` shows of both ends of an edge; found is what disagrees.
-func Attributes(own, peer EdgeEnd, found []diagnose.Finding) []render.Record {
-	var rows []render.Record
+func Attributes(own, peer EdgeEnd, found []diagnose.Finding) (rows []QPAttribute) {
 	names, ours := attributesOf(own.End)
 	_, theirs := attributesOf(peer.End)
 	for i, a := range names {

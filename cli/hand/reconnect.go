@@ -42,7 +42,7 @@ left out.
 In the shell of local, ranks that have ended are started again, but for those
 that are left out.`,
 		Example:  "  reconnect\n  reconnect --without 2\n  reconnect --without node3,node7",
-		Settings: session.Without(session.RingSettings, session.LaunchSettings...),
+		Settings: session.HandSettings[2:],
 		Flags: func(fs *pflag.FlagSet) {
 			fs.StringSlice(withoutFlag, nil, "ranks or nodes that the ring goes on without, comma separated")
 			command.Completes(fs, withoutFlag, "nodes")

@@ -260,11 +260,14 @@ it; then init, exchange, rtr and rts bring them up again.`,
 		},
 		{
 			Name: "qp", Group: command.GroupLook, Where: command.Line, Pages: true, Needs: command.Opened, Own: true, Harmless: true,
-			Summary: "Show all attributes of the queue pairs beside the peers'",
-			Long: `Shows every attribute of this rank's queue pairs, as they hold them now, beside
+			Summary: "Show what disagrees between the queue pairs and the peers'",
+			Long: `Compares every attribute of this rank's queue pairs, as they hold them now, with
 those of the neighbour's facing one, which is asked over TCP and need do
-nothing; what disagrees is marked and explained. Needs init.`,
-			Args: "[left | right]", Words: []string{"left", "right"}, CheckArgs: checkSide, Run: runQP,
+nothing. What disagrees is explained first and marked; then come the attributes
+that differ, as the numbers of queue pairs do in order, or with --all every one.
+JSON and CSV have all. Needs init.`,
+			Flags: qpFlags,
+			Args:  "[left | right]", Words: []string{"left", "right"}, CheckArgs: checkSide, Run: runQP,
 		},
 		{
 			Name: "close", Group: command.GroupRing, Where: command.Line, Needs: command.Opened, Claims: true,

@@ -43,6 +43,8 @@ type Files struct {
 	LogMebibytes int // after which it is put aside
 	// Good and Bad are lists of hosts.
 	Good, Bad string
+	// Report is another's to write, beside these.
+	Report string
 }
 
 // Ledger keeps what a run has found. It is safe for concurrent use; a nil one keeps nothing.
@@ -89,7 +91,7 @@ type blame struct {
 
 // named are the files with their flags.
 func (f Files) named() [][2]string {
-	return slices.DeleteFunc([][2]string{{"--junit", f.JUnit}, {"--metrics", f.Metrics}, {"--log-file", f.Log}, {"--good-hosts", f.Good}, {"--bad-hosts", f.Bad}},
+	return slices.DeleteFunc([][2]string{{"--junit", f.JUnit}, {"--metrics", f.Metrics}, {"--log-file", f.Log}, {"--good-hosts", f.Good}, {"--bad-hosts", f.Bad}, {"--report-on-failure", f.Report}},
 		func(each [2]string) bool { return each[1] == "" })
 }
 

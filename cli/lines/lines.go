@@ -237,17 +237,27 @@ func start(ctx context.Context, s *session.Session, c command.Row, call command.
 			return exit.Codedf(codes.Order, "%s: there is no ring: `open` comes first, or `connect`, which takes all steps", c.Name)
 		}
 	case command.Ready:
-		if err := s.Ready(ctx); err != nil {
-			return err
-		}
-		s.Member.Command = c.Name
+		err := s.Ready(ctx)
 		switch {
-		case c.Own:
-		case s.Leads:
-			return Lead(ctx, s, c, call)
-		default:
-			return s.Together(func() error { return c.Run(ctx, s, call) })
+		case err == nil:
+			return onRing(ctx, s, c, call)
+		case c.Diagnoses && (s.Ring == nil || s.Ring.Failed()):
+			return diagnose(ctx, s, c, call, err)
 		}
+		return err
 	}
 	return c.Run(ctx, s, call)
+}
+
+// onRing runs a command that needs a ring: here, on all ranks if this one leads them, or together
+// with those that run the same.
+func onRing(ctx context.Context, s *session.Session, c command.Row, call command.Call) error {
+	s.Member.Command = c.Name
+	switch {
+	case c.Own:
+		return c.Run(ctx, s, call)
+	case s.Leads:
+		return Lead(ctx, s, c, call)
+	}
+	return s.Together(func() error { return c.Run(ctx, s, call) })
 }

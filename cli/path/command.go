@@ -1,9 +1,10 @@
 package path
 
 import (
+	"cmp"
 	"context"
 	"fmt"
-	"strings"
+	"slices"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -14,6 +15,7 @@ import (
 	"ringcli/cli/render"
 	"ringcli/cli/session"
 	"ringcli/configs/codes"
+	"ringcli/ring/path"
 )
 
 // name is the command's.
@@ -31,13 +33,13 @@ func flags(fs *pflag.FlagSet) {
 	command.NumberFlag(fs, "source-ports", "", defaultPorts, 1, mostPorts, "how many source ports", "UDP source ports to compare")
 	command.NumberFlag(fs, "first-source-port", "", firstPort, 1024, 1<<16-mostPorts, "the first source port", "the first of them; one that is taken is passed over")
 	command.NumberFlag(fs, "listen-port", "", 0, 0, 1<<16-1, "a UDP port", "UDP port that takes the packets at each rank (0: any; not the device's)")
-	fs.Bool("problems", false, "show what is not well only")
+	fs.Bool("all", false, "show the checks that passed or were skipped, too")
 }
 
 // Row is the line `path`.
 func Row() command.Row {
 	return command.Row{
-		Name: name, Group: command.GroupLook, Where: command.Line, Needs: command.Ready, Pages: true, Harmless: true,
+		Name: name, Group: command.GroupLook, Where: command.Line, Needs: command.Ready, Diagnoses: true, Pages: true, Harmless: true,
 		Summary: "Look at what the paths between neighbours carry, each way",
 		Long: `Looks at the path from each rank to each neighbour, all ranks at once, a row for
 each check and direction:
@@ -54,21 +56,24 @@ each check and direction:
           (ECMP), each takes a path of its own. In brackets: by how much a
           port's packets come later than those of the fastest, in this direction
           alone
+  loss    how many of 512 short packets that the device itself sends arrive (soft
+          devices), and of as many of the kernel's
   bytes   whether the counters of the device, and of the interface under a
           device in software, grew by what was sent over the queue pairs. Where
           other traffic grows them by half as much or more that cannot be seen
 
 What arrived is told over the control ring, so a direction is judged by itself.
-The packets are a few hundred for each direction, to a UDP port that is opened
+The packets are some 1200 for each direction, to a UDP port that is opened
 for them: where a firewall lets 4791 pass alone, --listen-port says which.
 
 doctor looks at each node by itself, before there is a ring: path at what lies
 between two. links measures how fast a path is: path what it carries.
 
+The table has what is not well, the gravest first; JSON and CSV have all checks.
 A check is PASS, WARN (it works, but not as it was meant), FAIL (it keeps
 packets of the ring from the peer) or SKIP, with the reason. Exit code 0, 1 with
 a WARN, 2 with a FAIL.`,
-		Example: "  path --problems\n  path --source-ports 16 --listen-port 4792",
+		Example: "  path --all\n  path --source-ports 16 --listen-port 4792",
 		Flags:   flags, Run: run,
 	}
 }
@@ -89,41 +94,44 @@ func run(ctx context.Context, s *session.Session, call command.Call) error {
 	if err != nil {
 		return err
 	}
-	return Print(s, rows, command.IsOn(call.Flags, "problems"))
+	return Print(s, rows, command.IsOn(call.Flags, "all"))
 }
 
-// Print shows what was found, and ends in the gravest of it.
-func Print(s *session.Session, rows []PathCheck, problems bool) error {
+// Print shows what was found, the gravest first, and ends in that. A table has what is not well
+// alone, unless all is asked for.
+func Print(s *session.Session, rows []PathCheck, all bool) error {
 	var list []render.Record
-	well := 0
+	var verdicts []doctor.Verdict
 	counted := map[doctor.Verdict][]string{}
+	rows = slices.Clone(rows)
+	slices.SortStableFunc(rows, func(a, b PathCheck) int {
+		return cmp.Compare(slices.Index(doctor.Verdicts, a.Verdict), slices.Index(doctor.Verdicts, b.Verdict))
+	})
 	for _, p := range rows {
-		if p.OK {
-			well++
-		}
-		if !p.OK || !problems {
+		if !p.OK || all || s.Out.Format() != render.Table {
 			list = append(list, p)
 		}
+		verdicts = append(verdicts, p.Verdict)
 		counted[p.Verdict] = append(counted[p.Verdict], fmt.Sprintf("%s of %d -> %d", p.Check, p.From, p.To))
 	}
 	if err := s.Out.Print(list...); err != nil {
 		return err
 	}
-	if err := s.Out.Note(render.Faint, "%d of %d checks are well", well, len(rows)); err != nil {
+	hidden := ""
+	if len(list) < len(rows) {
+		hidden = "; path --all shows them all"
+	}
+	if err := s.Out.Note(render.Faint, "%s%s", doctor.Counts(verdicts), hidden); err != nil {
 		return err
 	}
-	var parts []string
-	code := exit.OK
-	if failed := counted[doctor.Fail]; len(failed) > 0 {
-		code, parts = exit.Critical, append(parts, "failed: "+strings.Join(failed, ", "))
-	}
-	if warned := counted[doctor.Warn]; len(warned) > 0 {
-		code, parts = exit.Worse(code, exit.Warning), append(parts, "a warning: "+strings.Join(warned, ", "))
-	}
-	if code == exit.OK {
+	code := exit.Warning
+	switch {
+	case len(counted[doctor.Fail]) > 0:
+		code = exit.Critical
+	case len(counted[doctor.Warn]) == 0:
 		return nil
 	}
-	return codes.With(codes.Path, exit.Sharedf(code, "%s: of %d checks %s", name, len(rows), strings.Join(parts, "; ")))
+	return codes.With(codes.Path, exit.Sharedf(code, "%s: %s", name, doctor.Summary(verdicts, counted)))
 }
 
 // The waits of a test; each has a deadline, and none is for a peer that is gone: the
@@ -133,9 +141,11 @@ const (
 	travel = 300 * time.Millisecond
 	// each is how often a probe is sent: a path that loses one in ten loses none of the sizes.
 	each = 4
-	// echoes are enough for a median, and for a path of several that loses some; echoing is
-	// how long they may take in all.
-	echoes, echoing = 30, 3 * time.Second
+	// echoes are enough for a median, and with several ports for a loss of 2 %; echoing is how long
+	// they may take in all. lossRounds of the device's packets are enough for that, too: that fewer
+	// than fewestLost of 512 are missing happens once in 300 times then.
+	echoes, echoing = path.MostEach, 3 * time.Second
+	lossRounds      = 2
 	// pings over the queue pairs are more than heartbeats and strangers of an interface send.
 	pings = 200
 	// counting is how old the counters that a device gives may be (lifespan of hw_counters,

@@ -26,11 +26,12 @@ const (
 	checkDevice Check = "device"
 	checkMarks  Check = "marks"
 	checkPorts  Check = "ports"
+	checkLoss   Check = "loss"
 	checkBytes  Check = "bytes"
 )
 
 // Checks are all of them, in the order of what is shown.
-var Checks = []Check{checkRoute, checkSize, checkDevice, checkMarks, checkPorts, checkBytes}
+var Checks = []Check{checkRoute, checkSize, checkDevice, checkMarks, checkPorts, checkLoss, checkBytes}
 
 // PathCheck is one check of what a rank sends to a neighbour.
 type PathCheck struct {
@@ -48,10 +49,16 @@ type PathCheck struct {
 	// Bytes is the longest packet that arrived, headers included; of size.
 	Bytes int `json:"bytes,omitempty"`
 	// Needs are the bytes of the queue pair's longest packet; of size.
-	Needs    int          `json:"needs,omitempty"`
-	Marks    []Marked     `json:"marks,omitempty"`
-	Ports    []SourcePort `json:"ports,omitempty"`
-	Counters []Growth     `json:"counters,omitempty"`
+	Needs int `json:"needs,omitempty"`
+	// Sent and Arrived are packets of the device, and KernelSent and KernelArrived those of the
+	// kernel's UDP; of loss.
+	Sent          int          `json:"sent,omitempty"`
+	Arrived       int          `json:"arrived,omitempty"`
+	KernelSent    int          `json:"kernel_sent,omitempty"`
+	KernelArrived int          `json:"kernel_arrived,omitempty"`
+	Marks         []Marked     `json:"marks,omitempty"`
+	Ports         []SourcePort `json:"ports,omitempty"`
+	Counters      []Growth     `json:"counters,omitempty"`
 }
 
 // Marked is what became of packets of one traffic class.
@@ -108,7 +115,7 @@ func (w *way) judge() (rows []PathCheck) {
 	if w.own.Unable != "" {
 		return []PathCheck{w.says(checkRoute, doctor.Skip, "%s", w.own.Unable)}
 	}
-	return []PathCheck{w.route(), w.size(), w.device(), w.marked(), w.bySource(), w.bytes()}
+	return []PathCheck{w.route(), w.size(), w.device(), w.marked(), w.bySource(), w.loss(), w.bytes()}
 }
 
 func (w *way) route() PathCheck {
@@ -141,7 +148,7 @@ func (w *way) size() PathCheck {
 		return row
 	}
 	pair := fmt.Sprintf("the queue pair's MTU %d needs %d", w.own.PathMTU, needs)
-	who := "; nobody on the way says so"
+	who := "; no router has reported a limit"
 	if w.tooLong != nil {
 		who = fmt.Sprintf("; %s says that its next link takes %d", w.tooLong.By, w.tooLong.MTU)
 	}
@@ -155,22 +162,22 @@ func (w *way) size() PathCheck {
 	}
 	switch {
 	case best == 0 && len(w.came) > 0:
-		return p(doctor.Warn, "nothing arrives at UDP port %d, which was opened for the test, and what the device sends does", w.peer.Target.Addr.Port()).but(
+		return p(doctor.Warn, "nothing arrives at UDP port %d, which was opened for the test, and what the device sends to another port does", w.peer.Target.Addr.Port()).but(
 			"packets of the test, too", "--listen-port PORT with one that the firewall lets pass")
 	case best == 0:
 		return p(doctor.Fail, "nothing arrives at UDP port %d, which was opened for the test; TCP does", w.peer.Target.Addr.Port()).but(
 			"packets of at least "+strconv.Itoa(path.Least(w.own.Addr))+" bytes", "look for a filter or a route that drops UDP: nft list ruleset; ip route get; --listen-port PORT")
 	case needs > most && most > 0 && best == most:
-		return p(doctor.Fail, "%d bytes pass, which is the MTU of %s; %s", best, w.own.NetDev, pair).but(
+		return p(doctor.Fail, "packets of up to %d bytes arrive, which is the MTU of %s; %s", best, w.own.NetDev, pair).but(
 			fmt.Sprintf("an interface with MTU %d or more", needs), fmt.Sprintf("ip link set dev %s mtu %d; or connect with --mtu %d", w.own.NetDev, needs, fits(best, w)))
 	case best < needs:
-		return p(doctor.Fail, "%d bytes pass, of the %d of %s; %s%s", best, most, w.own.NetDev, pair, who).but(
+		return p(doctor.Fail, "packets of up to %d bytes arrive, longer ones do not (%s has MTU %d); %s%s", best, w.own.NetDev, most, pair, who).but(
 			fmt.Sprintf("%d or more", needs), mends+fmt.Sprintf("; or connect with --mtu %d", fits(best, w)))
 	case best < most && best < path.Most:
-		return p(doctor.Warn, "%d bytes pass, of the %d of %s; %s%s", best, most, w.own.NetDev, pair, who).but(
+		return p(doctor.Warn, "packets of up to %d bytes arrive, longer ones do not (%s has MTU %d); %s%s", best, w.own.NetDev, most, pair, who).but(
 			fmt.Sprintf("the MTU of %s, which other traffic counts on", w.own.NetDev), mends)
 	}
-	return p(doctor.Pass, "%d bytes pass, as %s's MTU; %s", best, cmp.Or(w.own.NetDev, "the interface"), pair)
+	return p(doctor.Pass, "packets of up to %d bytes arrive, %s's MTU; %s", best, cmp.Or(w.own.NetDev, "the interface"), pair)
 }
 
 // fits is the greatest path MTU whose packets are at most so long; 256 is the least there is.
@@ -189,12 +196,18 @@ func (w *way) device() PathCheck {
 		return w.says(checkDevice, doctor.Skip, "%s cannot send packets outside a queue pair: what the counters say stands under bytes", w.own.Device)
 	case len(w.came) == len(w.probed):
 		return w.says(checkDevice, doctor.Pass, "packets of path MTUs up to %d arrive at UDP port %d of %s", slices.Max(w.came), port, w.peer.Device)
+	case len(w.came) == 0 && w.search.Best == 0: // no port is told from others
+		return w.says(checkDevice, doctor.Fail, "no packet of the device arrives at UDP port %d of %s, and none of size at another port", port, w.peer.Device).but("packets of each path MTU", "see size")
 	case len(w.came) == 0:
-		return w.says(checkDevice, doctor.Fail, "no packet of the device arrives at UDP port %d of %s", port, w.peer.Device).but(
+		return w.says(checkDevice, doctor.Fail, "no packet of the device arrives at UDP port %d of %s, also no short one; at UDP port %d packets do", port, w.peer.Device, w.peer.Target.Addr.Port()).but(
 			"packets of each path MTU", fmt.Sprintf("look for a filter of UDP port %d from rank %d to rank %d: nft list ruleset; iptables -L -v", port, w.own.Rank, w.own.Peer))
 	}
-	return w.says(checkDevice, doctor.Fail, "of packets of path MTUs %v those of %v arrive at UDP port %d of %s", w.probed[1:], w.came, port, w.peer.Device).but(
-		"all of them", fmt.Sprintf("see size; or connect with --mtu %d", max(256, slices.Max(w.came))))
+	if longest := slices.Max(w.came); slices.Equal(w.came, w.probed[:len(w.came)]) {
+		return w.says(checkDevice, doctor.Fail, "packets of the device with up to %d bytes of payload arrive at UDP port %d of %s, longer ones do not", longest, port, w.peer.Device).but(
+			fmt.Sprintf("packets of path MTUs up to %d", slices.Max(w.probed)), fmt.Sprintf("see size; or connect with --mtu %d", max(256, longest)))
+	}
+	return w.says(checkDevice, doctor.Fail, "of packets of path MTUs %v those of %v arrive at UDP port %d of %s: some are lost, whatever their size", w.probed, w.came, port, w.peer.Device).but(
+		"all of them", "see loss")
 }
 
 // markText writes a traffic class for people.
@@ -206,7 +219,7 @@ func (w *way) marked() PathCheck {
 	var list []Marked
 	var fine, wrong, lost []string
 	fixes := map[string]bool{}
-	for i, sent := range w.sent {
+	for i, sent := range w.classes {
 		m := Marked{Sent: sent}
 		if i >= len(w.marks) || w.marks[i].Came == 0 {
 			list, lost = append(list, m), append(lost, markText(sent))
@@ -242,7 +255,7 @@ func (w *way) marked() PathCheck {
 	}
 	row := w.says(checkMarks, v, "%s", text)
 	switch {
-	case len(lost) == len(w.sent) && w.search.Best == 0:
+	case len(lost) == len(w.classes) && w.search.Best == 0:
 		row = w.says(checkMarks, doctor.Skip, "nothing arrives: see size")
 	case v == doctor.Warn:
 		row = row.but("what was sent", strings.Join(slices.Sorted(maps.Keys(fixes)), "; "))
@@ -261,9 +274,75 @@ const (
 	// muchLater is by how much a port must be later than the fastest to be named, and by
 	// which part of the round trip: threads that wait for a turn are late by less.
 	muchLater, laterPart = 500 * time.Microsecond, 0.5
-	// fewLost is which part may be lost without a word: one in ten.
-	fewLost = 10
+	// fewLost is which part a port may lose without a word: one in ten. What all ports lose is
+	// loss's: a port stands out by more than outstanding times what the best quarter lose.
+	fewLost, outstanding = 10, 3
+	// fewestLost packets, and leastLost of all, are a loss: a busy machine drops one or two.
+	fewestLost, leastLost = 3, 0.005
 )
+
+// loss counts the packets of this direction by themselves: what others lose is no measure.
+func (w *way) loss() PathCheck {
+	kernel := w.kernel()
+	row := func(v doctor.Verdict, format string, args ...any) PathCheck {
+		p := w.says(checkLoss, v, format, args...)
+		p.Sent, p.Arrived, p.KernelSent, p.KernelArrived = w.short.sent, w.short.arrived, kernel.sent, kernel.arrived
+		return p
+	}
+	var words []string
+	lossy := false
+	for _, of := range []struct {
+		sent
+		whose string
+	}{{w.short, "the device"}, {kernel, "the kernel"}} {
+		if of.arrived == 0 {
+			continue // not sent, or a filter's: another row's
+		}
+		lost := of.sent.sent - of.arrived
+		share := float64(lost) / float64(of.sent.sent)
+		words = append(words, fmt.Sprintf("%d of %d packets of %s arrive (%.1f %% lost)", of.arrived, of.sent.sent, of.whose, 100*share))
+		lossy = lossy || lost >= fewestLost && share >= leastLost
+	}
+	switch text := strings.Join(words, "; "); {
+	case words == nil:
+		return row(doctor.Skip, "nothing arrives: see size and device")
+	case lossy:
+		return row(doctor.Warn, "%s", text).but("all of them", fmt.Sprintf("see what drops them from rank %d to rank %d: ip -s link; ethtool -S; nstat -az UdpRcvbufErrors; the switch's counters", w.own.Rank, w.own.Peer))
+	default:
+		return row(doctor.Pass, "%s", text)
+	}
+}
+
+// kernel counts the packets of the source ports that lose no more than others.
+func (w *way) kernel() (all sent) {
+	lossy := w.lossyPorts()
+	for i, e := range w.echoes {
+		if !lossy[i] {
+			all.sent, all.arrived = all.sent+e.Sent, all.arrived+w.arrivedBy(i)
+		}
+	}
+	return all
+}
+
+func (w *way) arrivedBy(port int) int {
+	if port < len(w.ports) {
+		return w.ports[port].Came
+	}
+	return 0
+}
+
+// lossyPorts tells which source ports lose much, and much more than the others.
+func (w *way) lossyPorts() []bool {
+	var lost []int
+	for i, e := range w.echoes {
+		lost = append(lost, e.Sent-w.arrivedBy(i))
+	}
+	lossy := make([]bool, len(lost))
+	for i, sorted := 0, slices.Sorted(slices.Values(lost)); i < len(lost); i++ {
+		lossy[i] = lost[i]*fewLost > w.echoes[i].Sent && lost[i] > outstanding*sorted[len(sorted)/4]
+	}
+	return lossy
+}
 
 func (w *way) bySource() PathCheck {
 	var list []SourcePort
@@ -278,6 +357,7 @@ func (w *way) bySource() PathCheck {
 		}
 	}
 	typical := path.Median(rtts)
+	lossy := w.lossyPorts()
 	var words, wrong []string
 	broken, whole := false, 0
 	for i, e := range w.echoes {
@@ -296,7 +376,7 @@ func (w *way) bySource() PathCheck {
 		switch lost := p.Sent - p.Arrived; {
 		case lost == p.Sent:
 			wrong, broken = append(wrong, fmt.Sprintf("source port %d: %d of %d lost", p.Port, lost, p.Sent)), true
-		case lost*fewLost > p.Sent:
+		case lossy[i]:
 			wrong = append(wrong, fmt.Sprintf("source port %d: %d of %d lost", p.Port, lost, p.Sent))
 		case later > int64(muchLater) && float64(later) > laterPart*float64(typical):
 			wrong = append(wrong, fmt.Sprintf("source port %d: later by %s us than the fastest", p.Port, render.Figure(p.Later)))

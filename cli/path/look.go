@@ -50,13 +50,17 @@ type way struct {
 	tooLong *path.TooLong
 	came    []int // path MTUs whose packets the device sent and the peer's device took
 	probed  []int // those that were sent; nil: it cannot
-	sent    []uint8
+	short   sent  // the device's shortest packets
+	classes []uint8
 	marks   []path.Seen
 	echoes  []path.Echoes
 	ports   []path.Seen
 	grown   []Growth
 	quiet   string // why nothing was counted
 }
+
+// sent is how many packets left, and how many of those arrived.
+type sent struct{ sent, arrived int }
 
 // test is one run, on one rank.
 type test struct {
@@ -330,6 +334,11 @@ func (t *test) devices(ctx context.Context) error {
 				break
 			}
 		}
+		for range lossRounds {
+			if arrived, ok := t.m.Ring.Loss(ctx, w.id, ring.MostLoss); ok {
+				w.short.sent, w.short.arrived = w.short.sent+ring.MostLoss, w.short.arrived+arrived
+			}
+		}
 	}
 	return t.m.Ring.Barrier(ctx)
 }
@@ -340,10 +349,10 @@ func (t *test) mark(ctx context.Context) error {
 	err := func() error {
 		for _, w := range t.able() {
 			const ect0, dscpRoCE, dscpCNP = 2, 26 << 2, 48 << 2 // as NVIDIA's NICs have them
-			w.sent = []uint8{w.own.TrafficClass}
+			w.classes = []uint8{w.own.TrafficClass}
 			for _, c := range []uint8{w.own.TrafficClass&^3 | ect0, dscpRoCE | ect0, dscpCNP} {
-				if !slices.Contains(w.sent, c) {
-					w.sent = append(w.sent, c)
+				if !slices.Contains(w.classes, c) {
+					w.classes = append(w.classes, c)
 				}
 			}
 			s, err := t.sender(w, 0)
@@ -351,10 +360,10 @@ func (t *test) mark(ctx context.Context) error {
 				return err
 			}
 			var probes []path.Probe
-			for i := range w.sent {
+			for i := range w.classes {
 				probes = append(probes, t.probe(path.Mark, i))
 			}
-			if err := t.send(s, probes, func(int) int { return path.Least(w.own.Addr) }, func(i int) uint8 { return w.sent[i] }); err != nil {
+			if err := t.send(s, probes, func(int) int { return path.Least(w.own.Addr) }, func(i int) uint8 { return w.classes[i] }); err != nil {
 				return err
 			}
 			sent = append(sent, batch{w.own.Peer, probes, each})

@@ -49,6 +49,8 @@ type About struct {
 	Results []string // other files
 	// Recorder has this process's own flight recorder in it.
 	Recorder bool
+	// Failure is why the ring did not come up; nil if the report is not about that.
+	Failure error
 }
 
 // printed is what a command prints as JSON.
@@ -86,6 +88,9 @@ func (a About) parts() []part {
 				return nil // that a node is not well is what a report is for
 			})
 		}},
+	}
+	if a.Failure != nil {
+		parts = append(parts, part{"failure.txt", "why the ring did not come up", func(context.Context) ([]byte, error) { return []byte(a.Failure.Error() + "\n"), nil }})
 	}
 	parts = append(parts, nodeParts(a.Files)...)
 	if a.Recorder {
@@ -204,6 +209,9 @@ func run(ctx context.Context, s *session.Session, call command.Call) error {
 	host, _ := os.Hostname() // without a name it is "node"
 	now := time.Now()
 	folder := folderOf(host, now)
+	if i := s.Config.Int("index"); i >= 0 && s.Config.String("list") != "" { // of several on a host
+		folder = folderOf(fmt.Sprintf("%s-rank%d", host, i), now)
+	}
 	out, err := target(s, call, folder)
 	if err != nil {
 		return err
@@ -230,6 +238,29 @@ func run(ctx context.Context, s *session.Session, call command.Call) error {
 		return exit.OrInterrupted(ctx, err)
 	}
 	return errors.Join(s.Out.Print(p), hint(s, out))
+}
+
+// OnFailure packs this node into the file that --report-on-failure names, if it does, since the ring
+// did not come up.
+func OnFailure(ctx context.Context, s *session.Session, t *command.Table, why error) error {
+	out := s.ReportOnFailure()
+	if out == "" || ctx.Err() != nil {
+		return nil
+	}
+	host, _ := os.Hostname() // without a name it is "node"
+	now := time.Now()
+	a := About{Session: s, Table: t, Files: os.DirFS("/"), Environ: os.Environ(), Recorder: true, Failure: why}
+	var err error
+	if a.Found, err = doctor.Look(ctx, s, 0); err != nil {
+		a.Failure = errors.Join(why, err) // and the rest is packed
+	}
+	if err := render.WriteFile("--report-on-failure", out, func(w io.Writer) error {
+		_, err := a.pack(ctx, w, folderOf(host, now), titleOf(host, now), now)
+		return err
+	}); err != nil {
+		return exit.OrInterrupted(ctx, err)
+	}
+	return render.New(s.Stderr, render.Table).Complain(render.Fair, fmt.Sprintf("the report of this node is in %s: tar -xzOf %[1]s --wildcards '*/%s' shows what is in it", out, manifest))
 }
 
 func hint(s *session.Session, out string) error {
@@ -275,7 +306,7 @@ func Rows() []command.Row {
 		command.Completes(fs, "record", "files")
 		doctor.RanksFlag(fs)
 	}
-	line.Where, line.Needs, line.Check, line.Run = command.Line, command.Ready, checkLine, runAll
+	line.Where, line.Needs, line.Diagnoses, line.Check, line.Run = command.Line, command.Ready, true, checkLine, runAll
 	line.Summary = "Pack what a ticket needs of all nodes, without secrets"
 	line.Long = `Has each rank pack what a ticket needs of its node, as ` + "`ringcli report`" + ` does.
 Rank 0 gathers the parts over the control ring and writes the archive, with a

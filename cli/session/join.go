@@ -32,6 +32,15 @@ func (s *Session) Identity() (list string, index int, err error) {
 	return list, index, nil
 }
 
+// BringUpError is that of a ring that did not come up. Met says that its ranks had found each other
+// over TCP.
+type BringUpError struct {
+	error
+	Met bool
+}
+
+func (e *BringUpError) Unwrap() error { return e.error }
+
 // Join brings the ring up and makes this process a member. patience is how long
 // the other ranks may take to appear; 0 means --timeout.
 func (s *Session) Join(ctx context.Context, patience time.Duration) error {
@@ -65,10 +74,22 @@ func (s *Session) Join(ctx context.Context, patience time.Duration) error {
 	s.Ring, err = ring.Connect(ctx, []string{list}, index, o)
 	end()
 	if err != nil {
-		return s.apart(err)
+		return &BringUpError{s.apart(err), errors.As(err, new(*ring.MetError))}
+	}
+	if s.Ring.Diagnosing() {
+		s.Member = &Member{Ring: s.Ring, Command: "connect", Injected: s.Place.Injected}
+		if _, err := s.meet(ctx, s.Member); err != nil {
+			return s.Leave(ctx, err, End)
+		}
+		s.Place.Led = s.Leads
+		return nil
 	}
 	if err := s.Ready(ctx); err != nil {
-		return s.Leave(ctx, err, End)
+		failed := s.Ring.Failed() // while others were still in the bring-up
+		if err = s.Leave(ctx, err, End); failed {
+			err = &BringUpError{err, true}
+		}
+		return err
 	}
 	// What both ends are like now is what a diagnosis has to compare with once a
 	// peer cannot be asked any more. It is no loss if one does not answer.
@@ -162,7 +183,7 @@ func (s *Session) Ready(ctx context.Context) error {
 func (s *Session) RingOptions() (o ring.Options, err error) {
 	o = ring.Options{Wait: verbs.WaitYield, Waits: s.Waits, History: &s.Place.History} // one rank in this process
 	o.Without, o.Decision, o.Follows = s.Place.Without, s.Place.Decision, s.Follows
-	o.Names = s.names
+	o.Names, o.Diagnosing, o.ByHand = s.names, s.Place.Diagnosing, s.Place.Diagnosing
 	if err := s.Config.CheckForeign("num-channels", "buffer-size"); err != nil {
 		return o, err
 	}

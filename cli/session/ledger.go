@@ -9,6 +9,20 @@ import (
 	"ringcli/cli/render"
 )
 
+// reportSetting names the file of a report on a bring-up that has failed.
+const reportSetting = "report-on-failure"
+
+// ReportOnFailure is the file of the report of this rank's node if the ring does not come up; "" for
+// none. Of the ranks of `local`, which are on one node, the first writes one that has no rank in it.
+func (s *Session) ReportOnFailure() string {
+	file, index := s.Config.String(reportSetting), s.Config.Int("index")
+	own := ledger.NameOf(file, index)
+	if own == file && s.Parent != nil && index > 0 {
+		return ""
+	}
+	return own
+}
+
 // OpenLedger keeps what a run finds from here on, if a file is to be made of it. A child of
 // `local` leaves that to its parent.
 func (s *Session) OpenLedger(flags *pflag.FlagSet, run ledger.Run) (err error) {
@@ -16,6 +30,9 @@ func (s *Session) OpenLedger(flags *pflag.FlagSet, run ledger.Run) (err error) {
 		LogMebibytes: int(s.Config.Size("log-size") >> 20)}
 	if flags.Lookup(HostLists[0]) != nil { // other commands would empty them
 		files.Good, files.Bad = s.Config.String(HostLists[0]), s.Config.String(HostLists[1])
+	}
+	if flags.Lookup(reportSetting) != nil {
+		files.Report = s.Config.String(reportSetting)
 	}
 	if flags.Lookup(ParentFlag) == nil || !flags.Changed(ParentFlag) {
 		s.Ledger, err = ledger.Open(files, run, s.Config.Int("index"))

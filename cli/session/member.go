@@ -115,7 +115,10 @@ func (m *Member) Release() (err error) {
 
 // Close gives back what computes over the ring.
 func (m *Member) Close() error {
-	err := errors.Join(closeAll(m.Backends), closeAll(m.Devices), m.Comm.Close())
+	err := errors.Join(closeAll(m.Backends), closeAll(m.Devices))
+	if m.Comm != nil { // a ring for a diagnosis has none
+		err = errors.Join(err, m.Comm.Close())
+	}
 	m.Backends, m.Devices = nil, nil
 	return err
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 	"sync"
+	"time"
 
 	"ringcli/ring"
 	"ringcli/ring/bootstrap"
@@ -19,6 +20,8 @@ type Place struct {
 	// the leader has decided about it.
 	Without  []int
 	Decision uint64
+	// Diagnosing: the next ring is for commands that need no data path.
+	Diagnosing bool
 	// Led: this rank led the last ring.
 	Led bool
 	// Revive starts the ranks of this machine that have ended, or end before its end, but
@@ -74,6 +77,11 @@ func (s *Session) TakeBack() {
 // joins the next one of the same list, without some entries. A leader has its followers
 // do the same.
 func (s *Session) Regroup(ctx context.Context, without []int, leads bool, over error) error {
+	return s.Rejoin(ctx, without, leads, over, 0)
+}
+
+// Rejoin is Regroup with the time that the other ranks may take to appear; 0 means --timeout.
+func (s *Session) Rejoin(ctx context.Context, without []int, leads bool, over error, patience time.Duration) error {
 	whole, _, err := s.Whole()
 	if err != nil {
 		return err
@@ -94,7 +102,7 @@ func (s *Session) Regroup(ctx context.Context, without []int, leads bool, over e
 		defer end()
 	}
 	p.Without = without
-	return s.Join(ctx, 0)
+	return s.Join(ctx, patience)
 }
 
 // TakeUp has the next ring be the one that the leader has decided on, or the same if it is

@@ -13,7 +13,7 @@ var HostLists = []string{"good-hosts", "bad-hosts"}
 var RingSettings = Without(Without(configs.Names(), ProcessSettings...), HostLists...)
 
 // HandSettings are those of whoever connects by hand, to a list.
-var HandSettings = append([]string{"list", "index"}, Without(RingSettings, LaunchSettings...)...)
+var HandSettings = append([]string{"list", "index"}, Without(Without(RingSettings, LaunchSettings...), reportSetting)...)
 
 // Without returns the names but for some.
 func Without(names []string, some ...string) []string {

@@ -56,7 +56,7 @@ var table = []Failure{
 		"Another ringcli with this index, another ring, or another program.",
 		"End it, or give the entry another port (host:port), or all nodes another --tcp-port."},
 	{AddressForeign, []int{3}, "this node does not have that address", "the entry of the list",
-		"--index is another node's, the name resolves to another address, or the interface is down.",
+		"--index is another node's, the name resolves to another address, the interface is down, or another host has the address, too.",
 		"Correct --index or --list; `ip address` shows what this node has."},
 	{HostUnknown, []int{3}, "a host name cannot be resolved", "the entry of the list",
 		"It is not in DNS or /etc/hosts here. Names are asked for until --timeout (or --retry): a pod's comes late.", "Correct the name, or give the address."},

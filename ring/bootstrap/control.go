@@ -42,6 +42,8 @@ type Config struct {
 	// Follows has a leader that has decided later end the bring-up, with a Verdict that
 	// says who is in the ring now.
 	Follows bool
+	// Diagnosing tells the other ranks that this one asks for the control ring alone.
+	Diagnosing bool
 	// Addrs are the list's addresses, an invalid one of an entry whose name has none yet:
 	// SetAddrs comes before Exchange then.
 	Addrs []netip.AddrPort
@@ -131,6 +133,8 @@ type identity struct {
 	Host     string      `json:"host"`
 	PID      int         `json:"pid"`
 	Process  *kernel.Key `json:"process,omitempty"` // for neighbours alone
+	// Diagnosing is Config's.
+	Diagnosing bool `json:"diagnosing,omitempty"`
 }
 
 func (i identity) String() string { return fmt.Sprintf("host %s, pid %d", i.Host, i.PID) }
@@ -226,7 +230,7 @@ func Open(ctx context.Context, cfg Config) (*Control, error) {
 	}
 	c := &Control{
 		cfg: cfg, pace: paceOf(cfg.Death, cfg.Silence), rank: cfg.Rank, size: len(cfg.List), block: blockOf(cfg.Rank, len(cfg.List)), digest: hosts.Digest(cfg.List),
-		self:    identity{Instance: rand.Text(), Host: host, PID: os.Getpid(), Process: kernel.This()},
+		self:    identity{Instance: rand.Text(), Host: host, PID: os.Getpid(), Process: kernel.This(), Diagnosing: cfg.Diagnosing},
 		group:   Group{Whole: hosts.Digest(cfg.Whole), Without: cfg.Without, Decision: cfg.Decision},
 		changed: make(chan struct{}), ops: make(map[uint64]*operation),
 		state: "open", opened: time.Now(), members: make(map[int]identity),
@@ -249,6 +253,13 @@ func Open(ctx context.Context, cfg Config) (*Control, error) {
 	}
 	trace.Debug(trace.Bootstrap, "listening", slog.String("address", c.listener.Addr().String()))
 	return c, nil
+}
+
+// LeaderDiagnoses tells whether rank 0 asks for the control ring alone; after Exchange.
+func (c *Control) LeaderDiagnoses() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.members[0].Diagnosing
 }
 
 // SetAddrs sets the addresses of the list.

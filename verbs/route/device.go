@@ -66,6 +66,18 @@ func NetDev(a netip.Addr) (net.Interface, error) {
 	return net.Interface{}, fmt.Errorf("%s is not an address of this machine: %w", a, verbs.ErrInvalid)
 }
 
+// Network returns the interface that has an address of this machine, and the address with the
+// length of its prefix; both are empty if there is none.
+func Network(a netip.Addr) (netdev string, network netip.Prefix) {
+	i, _ := NetDev(a)
+	for _, p := range prefixes(i) {
+		if p.Addr() == a.WithZone("").Unmap() || a.IsLoopback() && p.Contains(a) {
+			return i.Name, p
+		}
+	}
+	return i.Name, netip.Prefix{}
+}
+
 // prefixes returns an interface's addresses with the lengths of their networks;
 // none if it has just gone.
 func prefixes(i net.Interface) []netip.Prefix {

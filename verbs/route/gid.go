@@ -154,8 +154,11 @@ func (p Port) criteria(w Want) []criterion {
 			always(family + " " + whose), func(g verbs.GIDEntry) string { return familyOf(g.GID.Addr()) + ", not " + family + " " + whose },
 		},
 		{
-			func(g verbs.GIDEntry) bool { return p.network(g, peers).IsValid() },
-			func(g verbs.GIDEntry) string { return fmt.Sprintf("in the peer's network %s", p.network(g, peers)) },
+			func(g verbs.GIDEntry) bool { n, _ := p.network(g, peers); return n.IsValid() },
+			func(g verbs.GIDEntry) string {
+				n, peer := p.network(g, peers)
+				return fmt.Sprintf("in the network %s of the peer %s", n, peer)
+			},
 			always("not in the network of the peer " + strings.ReplaceAll(strings.Trim(fmt.Sprint(peers), "[]"), " ", ", ")),
 		},
 		{
@@ -172,16 +175,16 @@ func (p Port) isUp(g verbs.GIDEntry) bool {
 	return l.Up || !known
 }
 
-// network returns the network of a row's address in which a peer is.
-func (p Port) network(g verbs.GIDEntry, peers []netip.Addr) netip.Prefix {
+// network returns the network of a row's address in which a peer is, and that peer.
+func (p Port) network(g verbs.GIDEntry, peers []netip.Addr) (netip.Prefix, netip.Addr) {
 	for _, n := range p.Interfaces[g.NetDev].Prefixes {
 		for _, peer := range peers {
 			if n.Addr().Unmap() == g.GID.Addr() && n.Contains(peer) {
-				return n.Masked()
+				return n.Masked(), peer
 			}
 		}
 	}
-	return netip.Prefix{}
+	return netip.Prefix{}, netip.Addr{}
 }
 
 func (w Want) peers() []netip.Addr {

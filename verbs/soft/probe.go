@@ -16,19 +16,20 @@ import (
 // no device has: whoever does not know them counts a packet of an unknown queue pair.
 
 const (
-	probeMark = wire.BTHLen    // 8 bytes
-	probeMTU  = probeMark + 8  // 4 bytes
-	probeRest = probeMTU + 4   // of the shortest
-	probeMore = 16 + 4         // RETH and immediate data, which a packet has at most besides
-	probeEach = 4              // so many of each: a path that loses one in ten loses none of the sizes
-	probeKeep = 16 * probeEach // the latest probes are remembered
+	probeMark = wire.BTHLen   // 8 bytes
+	probeMTU  = probeMark + 8 // 4 bytes
+	probeRest = probeMTU + 4  // of the shortest
+	probeMore = 16 + 4        // RETH and immediate data, which a packet has at most besides
+	probeKeep = 256           // marks and path MTUs that are remembered: those of 40 edges at a time
+	probeMost = 1 << 10       // the most packets of one that are counted
 )
 
 // probes are those that came, the oldest overwritten first. The endpoint's lock guards it.
 type probes struct {
 	came [probeKeep]struct {
-		mark uint64
-		mtu  uint32
+		mark  uint64
+		mtu   uint32
+		count int
 	}
 	next int
 }
@@ -38,22 +39,29 @@ func (p *probes) take(b []byte) bool {
 	if len(b) < probeRest || wire.BTH(b).DestQPN() != 0 {
 		return false
 	}
+	mark, mtu := binary.BigEndian.Uint64(b[probeMark:]), binary.BigEndian.Uint32(b[probeMTU:])
+	for i := range p.came {
+		if c := &p.came[i]; c.mark == mark && c.mtu == mtu && c.count > 0 {
+			c.count = min(c.count+1, probeMost)
+			return true
+		}
+	}
 	c := &p.came[p.next%probeKeep]
-	c.mark, c.mtu = binary.BigEndian.Uint64(b[probeMark:]), binary.BigEndian.Uint32(b[probeMTU:])
+	c.mark, c.mtu, c.count = mark, mtu, 1
 	p.next++
 	return true
 }
 
 var _ verbs.Prober = (*qp)(nil)
 
-func (q *qp) Probe(mark uint64, mtus []int) error {
+func (q *qp) Probe(mark uint64, mtus []int, each int) error {
 	if err := q.Live(); err != nil {
 		return err
 	}
 	q.ep.mu.Lock()
 	defer q.ep.mu.Unlock()
 	t := &q.ep.tx
-	for range probeEach {
+	for range each {
 		for _, mtu := range mtus {
 			b := make([]byte, max(probeRest, wire.BTHLen+probeMore+mtu)+wire.ICRCLen)
 			wire.BTH(b).Encode(&wire.BTHFields{Opcode: wire.SendOnly, PKey: wire.DefaultPKey})
@@ -76,8 +84,8 @@ func (q *qp) Probed(mark uint64) (mtus []int) {
 	q.ep.mu.Lock()
 	defer q.ep.mu.Unlock()
 	for _, c := range q.ep.probes.came {
-		if c.mark == mark && !slices.Contains(mtus, int(c.mtu)) {
-			mtus = append(mtus, int(c.mtu))
+		if c.mark == mark {
+			mtus = append(mtus, slices.Repeat([]int{int(c.mtu)}, c.count)...)
 		}
 	}
 	slices.Sort(mtus)

@@ -1,6 +1,7 @@
 package soft
 
 import (
+	"encoding/binary"
 	"net/netip"
 	"slices"
 	"testing"
@@ -21,7 +22,7 @@ func TestProbe(t *testing.T) {
 		}
 	}
 	sizes := []int{0, 256, 512, 1024, 2048, 4096}
-	if err := a.qp.(verbs.Prober).Probe(7, sizes); err != nil {
+	if err := a.qp.(verbs.Prober).Probe(7, sizes, 1); err != nil {
 		t.Fatal(err)
 	}
 	p := b.qp.(verbs.Prober)
@@ -40,6 +41,30 @@ func TestProbe(t *testing.T) {
 	for _, c := range counters {
 		if (c.Name == "unknown_qp" || c.Name == "malformed_packets") && c.Value > 0 {
 			t.Errorf("%s is %d", c.Name, c.Value)
+		}
+	}
+}
+
+// TestProbesOfManyEdges: all ranks probe all edges at once, several packets of each size, and none
+// makes the endpoint forget those of another.
+func TestProbesOfManyEdges(t *testing.T) {
+	var p probes
+	const marks, each = 12, 4
+	sizes := []int{0, 256, 512, 1024, 2048, 4096}
+	for range each {
+		for mark := range uint64(marks) {
+			for _, mtu := range sizes {
+				b := make([]byte, probeRest)
+				binary.BigEndian.PutUint64(b[probeMark:], mark)
+				binary.BigEndian.PutUint32(b[probeMTU:], uint32(mtu))
+				p.take(b)
+			}
+		}
+	}
+	q := &qp{ep: &endpoint{probes: p}}
+	for mark := range uint64(marks) {
+		if came := q.Probed(mark); len(came) != each*len(sizes) || !slices.Equal(slices.Compact(came), sizes) {
+			t.Errorf("of mark %d %v came: expected %d of each of %v", mark, came, each, sizes)
 		}
 	}
 }
@@ -102,7 +127,7 @@ func TestProbeThatCannotLeave(t *testing.T) {
 	q.ep.mu.Lock()
 	q.dst = udp.NewSockaddr(netip.MustParseAddrPort("192.0.2.1:4791"))
 	q.ep.mu.Unlock()
-	if err := q.Probe(9, []int{0}); err != nil {
+	if err := q.Probe(9, []int{0}, 1); err != nil {
 		t.Errorf("%v: expected that it does not arrive", err)
 	}
 	if came := b.qp.(verbs.Prober).Probed(9); len(came) > 0 {
