@@ -1,0 +1,333 @@
+package main
+
+import (
+	"encoding/json"
+	"encoding/xml"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// grade is what came of a case.
+type grade string
+
+const (
+	right  grade = "right"
+	nobody grade = "nobody" // no accusation names the fault
+	wrong  grade = "wrong"  // an accusation is wrong, perhaps beside a right one
+	broken grade = "broken" // the rig itself failed
+)
+
+// accusation is what a rank says of a rank or of an edge, in JSON.
+type accusation struct {
+	By       int    // the rank that printed it
+	Source   string // lateness, links, path, doctor, verdict or own: of the rank itself
+	Kind     string
+	Rank     int   // -1: it is of an edge
+	From, To []int // of an edge, or of groups
+	Both     bool
+	Role     string // of a rank that links has named: sender, receiver or node
+	Certain  bool
+	Text     string
+}
+
+func (a *accusation) is(called *regexp.Regexp) bool {
+	return called.MatchString(a.Kind) || called.MatchString(a.Text)
+}
+
+// who is what is accused.
+func (a *accusation) who() string {
+	if a.Rank >= 0 {
+		return fmt.Sprintf("rank %d", a.Rank)
+	}
+	return fmt.Sprintf("%v to %v, both ways: %t", a.From, a.To, a.Both)
+}
+
+func (a *accusation) String() string {
+	return fmt.Sprintf("rank %d, %s: %s: %s: %.300s", a.By, a.Source, a.Kind, a.who(), a.Text)
+}
+
+// record is a line of JSON.
+type record map[string]any
+
+func (r record) text(field string) string { s, _ := r[field].(string); return s }
+func (r record) yes(field string) bool    { b, _ := r[field].(bool); return b }
+
+func (r record) number(field string) int {
+	if v, is := r[field].(float64); is {
+		return int(v)
+	}
+	return -1
+}
+
+func (r record) list(field string) (list []int) {
+	all, _ := r[field].([]any)
+	for _, each := range all {
+		if v, is := each.(float64); is {
+			list = append(list, int(v))
+		}
+	}
+	return list
+}
+
+func (r record) records(field string) (list []record) {
+	all, _ := r[field].([]any)
+	for _, each := range all {
+		if m, is := each.(map[string]any); is {
+			list = append(list, m)
+		}
+	}
+	return list
+}
+
+// own are the codes of failures that a rank reports of itself.
+var own = []string{"port-taken", "address-foreign", "no-device", "no-gid", "port-down", "memlock", "no-memory", "descriptors", "threads", "permission", "configuration"}
+
+// accusations reads a line of a rank.
+func accusations(by int, text string) (list []*accusation) {
+	var r record
+	if json.Unmarshal([]byte(text), &r) != nil {
+		return nil
+	}
+	add := func(a accusation) {
+		a.By = by
+		list = append(list, &a)
+	}
+	edge := func(from, to int) (a accusation) { return accusation{Rank: -1, From: []int{from}, To: []int{to}} }
+	for _, l := range r.records("late") {
+		a := accusation{Rank: l.number("rank")}
+		if to := l.number("to"); to >= 0 && l.text("kind") != "no-cpu" {
+			a = edge(l.number("rank"), to)
+		}
+		a.Source, a.Kind, a.Text = "lateness", l.text("kind"), l.text("text")
+		add(a)
+	}
+	switch {
+	case r.text("finding") != "": // of links
+		a := accusation{Rank: -1, From: r.list("from"), To: r.list("to"), Both: r.yes("both_ways")}
+		if a.Role = r.text("culprit"); a.Role != "pair" && a.Role != "group" {
+			a.Rank = append(slices.Clone(a.From), a.To...)[0]
+		}
+		a.Source, a.Kind, a.Certain, a.Text = "links", r.text("finding"), r.text("confidence") == "certain", r.text("text")
+		add(a)
+	case r.text("command") == "path" && r.text("verdict") == "FAIL":
+		a := edge(r.number("from"), r.number("to"))
+		a.Source, a.Kind, a.Text = "path", r.text("check"), r.text("value")+": "+r.text("fix")
+		add(a)
+	case r.text("command") == "doctor" && r.text("verdict") == "FAIL":
+		for _, rank := range r.list("ranks") {
+			add(accusation{Source: "doctor", Kind: r.text("check"), Rank: rank, Certain: true, Text: r.text("of") + ": " + r.text("value") + ": " + r.text("fix")})
+		}
+	}
+	if v, is := r["verdict"].(map[string]any); is {
+		list = append(list, verdict(by, v)...)
+	} else if slices.Contains(own, r.text("code")) && r.text("command") != "doctor" {
+		add(accusation{Source: "own", Kind: r.text("code"), Rank: by, Certain: true, Text: r.text("error")})
+	}
+	return list
+}
+
+// verdict reads that of a ring's failure. A rank that left, or canceled an operation, is not
+// at fault.
+func verdict(by int, v record) []*accusation {
+	a := accusation{By: by, Source: "verdict", Kind: v.text("kind") + " " + v.text("code"), Rank: v.number("rank"), Certain: v.text("confidence") == "certain", Text: v.text("text")}
+	e, ofEdge := v["edge"].(map[string]any)
+	switch {
+	case slices.Contains([]string{"left", "canceled", "regrouped"}, v.text("kind")):
+		return nil
+	case a.Rank < 0 && ofEdge:
+		a.From, a.To, a.Both = []int{record(e).number("from")}, []int{record(e).number("to")}, record(e).yes("both")
+	case a.Rank < 0:
+		return nil
+	}
+	return []*accusation{&a}
+}
+
+// judge grades a case whose ranks have ended.
+func (o *outcome) judge(r *ring) {
+	k := o.kind()
+	if o.Grade = nobody; k.judge == nil {
+		o.Grade = right
+	}
+	var misnamed bool
+	said := map[string]bool{}
+	for i, rank := range r.world {
+		for _, l := range rank.lines {
+			for _, a := range accusations(i, l.text) {
+				o.accused = append(o.accused, a)
+				var mark string
+				switch o.opinion(a) {
+				case names:
+					if seconds := l.at.Sub(r.struck).Seconds(); o.Seconds == 0 || seconds < o.Seconds {
+						o.Seconds = seconds
+					}
+				case harmless:
+					mark = "harmless: "
+				case misleads:
+					mark, misnamed = "wrong: ", true
+				}
+				if key := mark + a.Source + a.Kind + a.who(); !said[key] {
+					said[key] = true
+					o.Said = append(o.Said, mark+a.String())
+				}
+			}
+		}
+	}
+	switch {
+	case misnamed:
+		o.Grade = wrong
+	case o.Seconds > 0:
+		o.Grade = right
+	}
+	for i, code := range o.Codes {
+		dead := i == o.Rank && (o.Kind == "kill" || o.Kind == "stop")
+		if r.runs(i) && !dead && !slices.Contains(k.codes, code) {
+			o.bad("rank %d: exit code %d: expected one of %v: %s", i, code, k.codes, last(r.world[i].err.String()))
+		}
+	}
+	o.readText(r)
+	for i := range r.world {
+		if r.runs(i) && !(i == o.Rank && o.Kind == "kill") {
+			o.agree(i, r.scratch)
+		}
+	}
+}
+
+func (o *outcome) opinion(a *accusation) opinion {
+	if judge := o.kind().judge; judge != nil {
+		return judge(&o.plan, a)
+	}
+	return misleads
+}
+
+func (o *outcome) bad(format string, args ...any) {
+	o.Bad = append(o.Bad, fmt.Sprintf(format, args...))
+}
+
+// readText checks the first line of text about a failure: it names who or what JSON accuses.
+func (o *outcome) readText(r *ring) {
+	i := r.textual()
+	var lines []string
+	for _, l := range r.world[i].lines {
+		lines = append(lines, l.text)
+	}
+	lines = append(lines, strings.Split(r.world[i].err.String(), "\n")...)
+	var accused *accusation
+	for _, a := range o.accused {
+		if a.By != i && a.Source != "own" && o.opinion(a) == names {
+			accused = a
+		}
+	}
+	said := regexp.MustCompile(`^ringcli: |^# .*\brank \d|FAIL|^[a-z ]*rank \d+.*\b(slow|loses|lossy|dead)`)
+	for _, text := range lines {
+		if said.MatchString(text) {
+			o.First = text
+			break
+		}
+	}
+	if accused == nil {
+		return
+	}
+	named := []int{accused.Rank}
+	if accused.Rank < 0 {
+		named = append(slices.Clone(accused.From), accused.To...)
+	}
+	for _, rank := range named {
+		if !regexp.MustCompile(fmt.Sprintf(`\b(ranks? |->|, | and |to )%d\b|%s\b`, rank, regexp.QuoteMeta(address(rank)))).MatchString(o.First) {
+			o.bad("the first line of text names no rank %d: %q", rank, o.First)
+			return
+		}
+	}
+}
+
+// agree checks that the files of a rank say what its JSON says.
+func (o *outcome) agree(i int, scratch string) {
+	read := func(name string) string {
+		text, err := os.ReadFile(filepath.Join(scratch, fmt.Sprintf(name, i)))
+		if err != nil {
+			o.bad("rank %d: %v", i, err)
+		}
+		return string(text)
+	}
+	metrics, report := read("rig-%d.prom"), read("junit-%d.xml")
+	good, bad := strings.Fields(read("good-%d")), strings.Fields(read("bad-%d"))
+	if code := sample(metrics, "ringcli_run_exit_code", ""); code != strconv.Itoa(o.Codes[i]) {
+		o.bad("rank %d: exit code %d, %q in its metrics", i, o.Codes[i], code)
+	}
+	// Who is accused by what decides the exit code: ranks, and edges.
+	ranks, ends, sure := map[int]bool{}, map[int]bool{}, map[int]bool{}
+	for _, a := range o.accused {
+		switch {
+		case a.By != i && i != o.textual() || a.Source == "lateness":
+		case a.By != i && a.Source == "own":
+		case a.Rank >= 0:
+			ranks[a.Rank] = true
+			sure[a.Rank] = sure[a.Rank] || a.Certain
+		default:
+			for _, end := range append(slices.Clone(a.From), a.To...) {
+				ends[end] = true
+			}
+		}
+	}
+	for k := range len(o.Codes) {
+		failed := sample(metrics, "ringcli_rank_success", fmt.Sprintf(`of_rank="%d"`, k)) == "0"
+		if failed && !ranks[k] {
+			o.bad("rank %d: its metrics accuse rank %d, its JSON does not", i, k)
+		}
+		if inJUnit := slices.Contains(failures(report), fmt.Sprintf("rank %d", k)); inJUnit && !ranks[k] {
+			o.bad("rank %d: its JUnit report accuses rank %d, its JSON does not", i, k)
+		} else if inJUnit != failed {
+			o.bad("rank %d: rank %d has failed in its JUnit report: %t, in its metrics: %t", i, k, inJUnit, failed)
+		}
+		isBad, isGood := slices.Contains(bad, address(k)), slices.Contains(good, address(k))
+		switch {
+		case isBad && !ranks[k]:
+			o.bad("rank %d: --bad-hosts has rank %d, which its JSON does not accuse", i, k)
+		case sure[k] && !isBad:
+			o.bad("rank %d: --bad-hosts lacks rank %d, which its JSON accuses", i, k)
+		case isGood && (ranks[k] || ends[k]):
+			o.bad("rank %d: --good-hosts has rank %d, which its JSON accuses", i, k)
+		}
+	}
+}
+
+// sample is the value of a metric that has the label.
+func sample(metrics, name, label string) string {
+	for text := range strings.Lines(metrics) {
+		if strings.HasPrefix(text, name+"{") && strings.Contains(text, label) {
+			return text[strings.LastIndexByte(text, ' ')+1 : len(text)-1]
+		}
+	}
+	return ""
+}
+
+// failures are the names of the cases of a JUnit report that have failed.
+func failures(report string) (list []string) {
+	var all struct {
+		Suites []struct {
+			Cases []struct {
+				Name    string    `xml:"name,attr"`
+				Failure *struct{} `xml:"failure"`
+			} `xml:"testcase"`
+		} `xml:"testsuite"`
+	}
+	_ = xml.Unmarshal([]byte(report), &all)
+	for _, s := range all.Suites {
+		for _, c := range s.Cases {
+			if c.Failure != nil {
+				list = append(list, c.Name)
+			}
+		}
+	}
+	return list
+}
+
+// last is the last line of a text.
+func last(text string) string {
+	lines := strings.Split(strings.TrimSpace(text), "\n")
+	return lines[len(lines)-1]
+}
