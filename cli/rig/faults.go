@@ -103,23 +103,26 @@ func (r *ring) load(n int) error {
 // listen occupies the port of the rank: the kernel accepts connections, and nothing is ever
 // sent.
 func (r *ring) listen() error {
-	failed := make(chan error)
-	go func() {
-		runtime.LockOSThread() // for good: the thread ends with this function, in another namespace
-		space, err := os.Open(segment.Names + node(r.Rank))
-		if err == nil {
-			err = errors.Join(unix.Setns(int(space.Fd()), unix.CLONE_NEWNET), space.Close())
-		}
-		var l net.Listener
-		if err == nil {
-			l, err = net.Listen("tcp4", ":18600")
-		}
-		if err == nil {
-			r.ends = append(r.ends, func() { _ = l.Close() })
-		}
-		failed <- err
-	}()
-	return <-failed
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	here, err := os.Open("/proc/thread-self/ns/net")
+	if err != nil {
+		return err
+	}
+	defer func() { _ = here.Close() }()
+	there, err := os.Open(segment.Names + node(r.Rank))
+	if err != nil {
+		return err
+	}
+	defer func() { _ = there.Close() }()
+	if err := unix.Setns(int(there.Fd()), unix.CLONE_NEWNET); err != nil {
+		return err
+	}
+	l, err := net.Listen("tcp4", ":18600")
+	if err == nil {
+		r.ends = append(r.ends, func() { _ = l.Close() })
+	}
+	return errors.Join(err, unix.Setns(int(here.Fd()), unix.CLONE_NEWNET))
 }
 
 // groups is where control groups of CPU time are: version 1, then version 2.

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"encoding/xml"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -25,12 +26,12 @@ const (
 // accusation is what a rank says of a rank or of an edge, in JSON.
 type accusation struct {
 	By       int    // the rank that printed it
-	Source   string // lateness, links, path, doctor, verdict or own: of the rank itself
+	Source   string // lateness, links, path, doctor, comparison, verdict or own: of the rank itself
 	Kind     string
 	Rank     int   // -1: it is of an edge
 	From, To []int // of an edge, or of groups
 	Both     bool
-	Role     string // of a rank that links has named: sender, receiver or node
+	Role     string // of a rank that is slow: sender, receiver, node, or rank, if that is not known
 	Certain  bool
 	Text     string
 }
@@ -100,9 +101,10 @@ func accusations(by int, text string) (list []*accusation) {
 	edge := func(from, to int) (a accusation) { return accusation{Rank: -1, From: []int{from}, To: []int{to}} }
 	for _, l := range r.records("late") {
 		a := accusation{Rank: l.number("rank")}
-		if to := l.number("to"); to >= 0 && l.text("kind") != "no-cpu" {
-			a = edge(l.number("rank"), to)
+		if strings.HasSuffix(l.text("kind"), "edge") {
+			a = edge(l.number("rank"), l.number("to"))
 		}
+		_, a.Role, _ = strings.Cut(l.text("kind"), "slow-")
 		a.Source, a.Kind, a.Text = "lateness", l.text("kind"), l.text("text")
 		add(a)
 	}
@@ -121,6 +123,11 @@ func accusations(by int, text string) (list []*accusation) {
 	case r.text("command") == "doctor" && r.text("verdict") == "FAIL":
 		for _, rank := range r.list("ranks") {
 			add(accusation{Source: "doctor", Kind: r.text("check"), Rank: rank, Certain: true, Text: r.text("of") + ": " + r.text("value") + ": " + r.text("fix")})
+		}
+	}
+	for _, f := range append(r.records("findings"), r) { // of a comparison of both ends
+		if f.text("severity") == "fault" {
+			add(accusation{Source: "comparison", Kind: f.text("attribute"), Rank: f.number("rank"), Text: f.text("text")})
 		}
 	}
 	if v, is := r["verdict"].(map[string]any); is {
@@ -183,18 +190,18 @@ func (o *outcome) judge(r *ring) {
 	case o.Seconds > 0:
 		o.Grade = right
 	}
+	unexpected := map[int][]int{} // ranks by exit code
 	for i, code := range o.Codes {
 		dead := i == o.Rank && (o.Kind == "kill" || o.Kind == "stop")
 		if r.runs(i) && !dead && !slices.Contains(k.codes, code) {
-			o.bad("rank %d: exit code %d: expected one of %v: %s", i, code, k.codes, last(r.world[i].err.String()))
+			unexpected[code] = append(unexpected[code], i)
 		}
+	}
+	for code, all := range unexpected {
+		o.bad("exit code %d of ranks %v: expected one of %v: %s", code, all, k.codes, last(r.world[all[0]].err.String()))
 	}
 	o.readText(r)
-	for i := range r.world {
-		if r.runs(i) && !(i == o.Rank && o.Kind == "kill") {
-			o.agree(i, r.scratch)
-		}
-	}
+	o.agree(r)
 }
 
 func (o *outcome) opinion(a *accusation) opinion {
@@ -244,61 +251,114 @@ func (o *outcome) readText(r *ring) {
 	}
 }
 
-// agree checks that the files of a rank say what its JSON says.
-func (o *outcome) agree(i int, scratch string) {
-	read := func(name string) string {
-		text, err := os.ReadFile(filepath.Join(scratch, fmt.Sprintf(name, i)))
-		if err != nil {
-			o.bad("rank %d: %v", i, err)
-		}
-		return string(text)
-	}
-	metrics, report := read("rig-%d.prom"), read("junit-%d.xml")
-	good, bad := strings.Fields(read("good-%d")), strings.Fields(read("bad-%d"))
-	if code := sample(metrics, "ringcli_run_exit_code", ""); code != strconv.Itoa(o.Codes[i]) {
-		o.bad("rank %d: exit code %d, %q in its metrics", i, o.Codes[i], code)
-	}
-	// Who is accused by what decides the exit code: ranks, and edges.
-	ranks, ends, sure := map[int]bool{}, map[int]bool{}, map[int]bool{}
+// culprits are the ranks and edges that a rank's JSON names, but for who kept an operation
+// waiting, which is no failure.
+type culprits struct {
+	ranks, ends, hosts map[int]bool // hosts: ranks that --bad-hosts must have
+	edges              [][2]int
+}
+
+func (o *outcome) culprits(i int) culprits {
+	n := culprits{ranks: map[int]bool{}, ends: map[int]bool{}, hosts: map[int]bool{}}
 	for _, a := range o.accused {
 		switch {
-		case a.By != i && i != o.textual() || a.Source == "lateness":
-		case a.By != i && a.Source == "own":
+		// The rank that prints text is told what the others are told.
+		case a.By != i && (i != o.textual() || a.Source == "own"), a.Source == "lateness" || a.Source == "comparison":
 		case a.Rank >= 0:
-			ranks[a.Rank] = true
-			sure[a.Rank] = sure[a.Rank] || a.Certain
+			n.ranks[a.Rank] = true
+			if a.Certain && (a.Source != "verdict" || regexp.MustCompile(`lost|silent|stopped|isolated|edge|absent`).MatchString(a.Kind)) && a.Source != "own" {
+				n.hosts[a.Rank] = true
+			}
 		default:
 			for _, end := range append(slices.Clone(a.From), a.To...) {
-				ends[end] = true
+				n.ends[end] = true
+			}
+			if a.Source == "verdict" {
+				n.edges = append(n.edges, [2]int{a.From[0], a.To[0]})
 			}
 		}
 	}
-	for k := range len(o.Codes) {
-		failed := sample(metrics, "ringcli_rank_success", fmt.Sprintf(`of_rank="%d"`, k)) == "0"
-		if failed && !ranks[k] {
-			o.bad("rank %d: its metrics accuse rank %d, its JSON does not", i, k)
+	return n
+}
+
+// agree checks that the files of the ranks say what their JSON says.
+func (o *outcome) agree(r *ring) {
+	found := map[string][]int{} // by which ranks
+	for i := range r.world {
+		if !r.runs(i) || i == o.Rank && o.Kind == "kill" {
+			continue
 		}
-		if inJUnit := slices.Contains(failures(report), fmt.Sprintf("rank %d", k)); inJUnit && !ranks[k] {
-			o.bad("rank %d: its JUnit report accuses rank %d, its JSON does not", i, k)
-		} else if inJUnit != failed {
-			o.bad("rank %d: rank %d has failed in its JUnit report: %t, in its metrics: %t", i, k, inJUnit, failed)
+		for _, text := range o.disagreements(i, r.scratch) {
+			found[text] = append(found[text], i)
 		}
-		isBad, isGood := slices.Contains(bad, address(k)), slices.Contains(good, address(k))
-		switch {
-		case isBad && !ranks[k]:
-			o.bad("rank %d: --bad-hosts has rank %d, which its JSON does not accuse", i, k)
-		case sure[k] && !isBad:
-			o.bad("rank %d: --bad-hosts lacks rank %d, which its JSON accuses", i, k)
-		case isGood && (ranks[k] || ends[k]):
-			o.bad("rank %d: --good-hosts has rank %d, which its JSON accuses", i, k)
-		}
+	}
+	for _, text := range slices.Sorted(maps.Keys(found)) {
+		o.bad("files of ranks %v: %s", found[text], text)
 	}
 }
 
-// sample is the value of a metric that has the label.
-func sample(metrics, name, label string) string {
+func (o *outcome) disagreements(i int, scratch string) (list []string) {
+	bad := func(format string, args ...any) { list = append(list, fmt.Sprintf(format, args...)) }
+	read := func(name string) string {
+		text, err := os.ReadFile(filepath.Join(scratch, fmt.Sprintf(name, i)))
+		if err != nil {
+			bad("%s is not there", name)
+		}
+		return string(text)
+	}
+	metrics, failed := read("rig-%d.prom"), failures(read("junit-%d.xml"))
+	goodHosts, badHosts := strings.Fields(read("good-%d")), strings.Fields(read("bad-%d"))
+	if len(list) > 0 {
+		return list
+	}
+	if code := sample(metrics, "ringcli_run_exit_code"); code != strconv.Itoa(o.Codes[i]) {
+		bad("exit code %d, but %s in metrics", o.Codes[i], code)
+	}
+	n := o.culprits(i)
+	name := func(k int) string { // the same text whichever rank
+		if k == i {
+			return "the reporting rank"
+		}
+		return fmt.Sprintf("rank %d", k)
+	}
+	for k := range o.Codes {
+		inMetrics := sample(metrics, "ringcli_rank_success", fmt.Sprintf(`of_rank="%d"`, k)) == "0"
+		inJUnit := slices.Contains(failed, fmt.Sprintf("rank %d", k))
+		if inMetrics && !n.ranks[k] {
+			bad("metrics accuse %s, JSON does not", name(k))
+		}
+		if inJUnit && !n.ranks[k] {
+			bad("JUnit accuses %s, JSON does not", name(k))
+		}
+		if inJUnit != inMetrics {
+			bad("%s has failed in JUnit: %t, in metrics: %t", name(k), inJUnit, inMetrics)
+		}
+		isBad, isGood := slices.Contains(badHosts, address(k)), slices.Contains(goodHosts, address(k))
+		switch {
+		case isBad && !n.ranks[k]:
+			bad("--bad-hosts has rank %d, which JSON does not accuse", k)
+		case n.hosts[k] && !isBad:
+			bad("--bad-hosts lacks rank %d, which JSON accuses", k)
+		case isGood && (n.ranks[k] || n.ends[k]):
+			bad("--good-hosts has rank %d, which JSON accuses", k)
+		}
+	}
+	for _, e := range n.edges {
+		if sample(metrics, "ringcli_edge_success", fmt.Sprintf(`from="%d"`, e[0]), fmt.Sprintf(`to="%d"`, e[1])) != "0" {
+			bad("metrics lack the edge from rank %d to rank %d, which JSON accuses", e[0], e[1])
+		}
+		if !slices.Contains(failed, fmt.Sprintf("rank %d to rank %d", e[0], e[1])) {
+			bad("JUnit lacks the edge from rank %d to rank %d, which JSON accuses", e[0], e[1])
+		}
+	}
+	return list
+}
+
+// sample is the value of a metric that has the labels.
+func sample(metrics, name string, labels ...string) string {
 	for text := range strings.Lines(metrics) {
-		if strings.HasPrefix(text, name+"{") && strings.Contains(text, label) {
+		lacks := func(label string) bool { return !strings.Contains(text, label) }
+		if strings.HasPrefix(text, name+"{") && !slices.ContainsFunc(labels, lacks) {
 			return text[strings.LastIndexByte(text, ' ')+1 : len(text)-1]
 		}
 	}

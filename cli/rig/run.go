@@ -194,10 +194,7 @@ func (r *ring) start(i int, ringcli string) error {
 		list[k] = address(k)
 	}
 	args := []string{"ip", "netns", "exec", node(i)}
-	program, script := []string{ringcli, "connect"}, r.Script
-	if script != steps {
-		script = "ping; " + script
-	}
+	program, script := []string{ringcli, "connect"}, "ping; "+r.Script
 	if i == r.Rank {
 		switch r.Kind {
 		case "wrong list":
@@ -218,6 +215,8 @@ func (r *ring) start(i int, ringcli string) error {
 			args = append(args, "prlimit", "--nofile=9")
 		case "wrong PSN":
 			script = strings.Replace(script, "rtr;", "rtr --side right --psn 0x5; rtr --side left;", 1)
+		case "wrong MTU":
+			script = strings.Replace(script, "rtr;", "rtr --side right --mtu 512; rtr --side left;", 1)
 		}
 	}
 	args = append(args, program...)
