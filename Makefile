@@ -74,6 +74,7 @@ SEED     := 1
 FROM     := 0
 PARALLEL  =
 torture rig: RIG_FLAGS = $(if $(CASES),-cases $(CASES)) -seed $(SEED) -from $(FROM) $(if $(PARALLEL),-parallel $(PARALLEL)) -log $@.log
+rig: PARALLEL = 2
 torture: build
 	$(GO) build -o $@.bin ./collective/torture
 	./$@.bin $(RIG_FLAGS)
