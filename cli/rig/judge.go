@@ -125,10 +125,10 @@ func accusations(by int, text string) (list []*accusation) {
 			add(accusation{Source: "doctor", Kind: r.text("check"), Rank: rank, Certain: true, Text: r.text("of") + ": " + r.text("value") + ": " + r.text("fix")})
 		}
 	}
-	for _, f := range append(r.records("findings"), r) { // of a comparison of both ends
-		if f.text("severity") == "fault" {
-			add(accusation{Source: "comparison", Kind: f.text("attribute"), Rank: f.number("rank"), Text: f.text("text")})
-		}
+	// Of a comparison of both ends. Of several findings the first is the likeliest, and others
+	// may be its consequences.
+	if f := append(r.records("findings"), r)[0]; f.text("severity") == "fault" {
+		add(accusation{Source: "comparison", Kind: f.text("attribute"), Rank: f.number("rank"), Text: f.text("text")})
 	}
 	if v, is := r["verdict"].(map[string]any); is {
 		list = append(list, verdict(by, v)...)
@@ -273,8 +273,8 @@ func (o *outcome) culprits(i int) culprits {
 			for _, end := range append(slices.Clone(a.From), a.To...) {
 				n.ends[end] = true
 			}
-			if a.Source == "verdict" {
-				n.edges = append(n.edges, [2]int{a.From[0], a.To[0]})
+			if e := [2]int{a.From[0], a.To[0]}; a.Source == "verdict" && !slices.Contains(n.edges, e) {
+				n.edges = append(n.edges, e)
 			}
 		}
 	}
@@ -285,7 +285,7 @@ func (o *outcome) culprits(i int) culprits {
 func (o *outcome) agree(r *ring) {
 	found := map[string][]int{} // by which ranks
 	for i := range r.world {
-		if !r.runs(i) || i == o.Rank && o.Kind == "kill" {
+		if !r.runs(i) || i == o.Rank && o.Kind == "kill" || o.Codes[i] == 3 { // bad usage: nothing was run
 			continue
 		}
 		for _, text := range o.disagreements(i, r.scratch) {
@@ -299,15 +299,15 @@ func (o *outcome) agree(r *ring) {
 
 func (o *outcome) disagreements(i int, scratch string) (list []string) {
 	bad := func(format string, args ...any) { list = append(list, fmt.Sprintf(format, args...)) }
-	read := func(name string) string {
-		text, err := os.ReadFile(filepath.Join(scratch, fmt.Sprintf(name, i)))
+	read := func(before, after string) string {
+		text, err := os.ReadFile(filepath.Join(scratch, fmt.Sprint(before, i, after)))
 		if err != nil {
-			bad("%s is not there", name)
+			bad("%s%%r%s is not there", before, after)
 		}
 		return string(text)
 	}
-	metrics, failed := read("rig-%d.prom"), failures(read("junit-%d.xml"))
-	goodHosts, badHosts := strings.Fields(read("good-%d")), strings.Fields(read("bad-%d"))
+	metrics, failed := read("rig-", ".prom"), failures(read("junit-", ".xml"))
+	goodHosts, badHosts := strings.Fields(read("good-", "")), strings.Fields(read("bad-", ""))
 	if len(list) > 0 {
 		return list
 	}

@@ -91,7 +91,7 @@ var kinds = []kind{
 	{name: "CPU hog on the host", cases: 1, scripts: []string{reduce}, strike: func(r *ring) error { return r.load(4 * cpus()) }, codes: []int{0}},
 	// Those that follow are of failures.md, or need no more than the links.
 	{name: "crawling edge", cases: 1, scripts: []string{measure}, targets: anyEdge, moment: ports, strike: func(r *ring) error { return r.limitEdge(crawlRate) }, judge: edgeIs(slow, false), codes: []int{1}},
-	{name: "late edge", cases: 1, scripts: []string{measure}, targets: anyEdge, judge: edgeIs(late, true), codes: []int{1}},
+	{name: "late edge", cases: 1, scripts: []string{measure}, targets: anyEdge, moment: ports, judge: edgeIs(late, true), codes: []int{1}},
 	{name: "thin uplink", cases: 1, scripts: []string{measure}, moment: ports, judge: groupIs, codes: []int{1}},
 	{name: "wrong list", cases: 1, scripts: []string{reduce}, moment: before, judge: rankIs(differs), codes: []int{2, 3}},
 	{name: "absent", cases: 1, scripts: []string{reduce}, moment: before, judge: rankIs(absent), codes: []int{2}},
