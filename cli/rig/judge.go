@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // grade is what came of a case.
@@ -34,6 +35,7 @@ type accusation struct {
 	Role     string // of a rank that is slow: sender, receiver, node, or rank, if that is not known
 	Certain  bool
 	Text     string
+	after    time.Duration // of the fault
 }
 
 func (a *accusation) is(called *regexp.Regexp) bool {
@@ -154,34 +156,43 @@ func verdict(by int, v record) []*accusation {
 	return []*accusation{&a}
 }
 
+// accuse reads what the ranks have printed.
+func (o *outcome) accuse(r *ring) {
+	for i, rank := range r.world {
+		rank.mu.Lock()
+		for _, l := range rank.lines {
+			for _, a := range accusations(i, l.text) {
+				a.after = l.at.Sub(r.struck)
+				o.accused = append(o.accused, a)
+			}
+		}
+		rank.mu.Unlock()
+	}
+}
+
 // judge grades a case whose ranks have ended.
 func (o *outcome) judge(r *ring) {
 	k := o.kind()
 	if o.Grade = nobody; k.judge == nil {
 		o.Grade = right
 	}
-	var misnamed bool
-	said := map[string]bool{}
-	for i, rank := range r.world {
-		for _, l := range rank.lines {
-			for _, a := range accusations(i, l.text) {
-				o.accused = append(o.accused, a)
-				var mark string
-				switch o.opinion(a) {
-				case names:
-					if seconds := l.at.Sub(r.struck).Seconds(); o.Seconds == 0 || seconds < o.Seconds {
-						o.Seconds = seconds
-					}
-				case harmless:
-					mark = "harmless: "
-				case misleads:
-					mark, misnamed = "wrong: ", true
-				}
-				if key := mark + a.Source + a.Kind + a.who(); !said[key] {
-					said[key] = true
-					o.Said = append(o.Said, mark+a.String())
-				}
+	o.accuse(r)
+	misnamed, said := false, map[string]bool{}
+	for _, a := range o.accused {
+		var mark string
+		switch o.opinion(a) {
+		case names:
+			if seconds := a.after.Seconds(); o.Seconds == 0 || seconds < o.Seconds {
+				o.Seconds = seconds
 			}
+		case harmless:
+			mark = "harmless: "
+		case misleads:
+			mark, misnamed = "wrong: ", true
+		}
+		if key := mark + a.Source + a.Kind + a.who(); !said[key] {
+			said[key] = true
+			o.Said = append(o.Said, mark+a.String())
 		}
 	}
 	switch {
@@ -244,7 +255,7 @@ func (o *outcome) readText(r *ring) {
 		named = append(slices.Clone(accused.From), accused.To...)
 	}
 	for _, rank := range named {
-		if !regexp.MustCompile(fmt.Sprintf(`\b(ranks? |->|, | and |to )%d\b|%s\b`, rank, regexp.QuoteMeta(address(rank)))).MatchString(o.First) {
+		if !regexp.MustCompile(fmt.Sprintf(`\b(ranks? |, | and |to )%d\b|\b%[1]d ->|-> %[1]d\b|%s\b`, rank, regexp.QuoteMeta(address(rank)))).MatchString(o.First) {
 			o.bad("the first line of text names no rank %d: %q", rank, o.First)
 			return
 		}

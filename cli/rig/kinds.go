@@ -108,7 +108,7 @@ var (
 	slow      = regexp.MustCompile(`(?i)slow`)
 	late      = regexp.MustCompile(`(?i)\blate\b`)
 	size      = regexp.MustCompile(`(?i)size|longer than|mtu|bytes`)
-	blocked   = regexp.MustCompile(`(?i)does not arrive|receives nothing|receives no|no UDP|dead|isolated|deaf`)
+	blocked   = regexp.MustCompile(`(?i)does not arrive|nothing arrives|no packet|receives nothing|receives no|no UDP|dead|isolated|deaf`)
 	duplicate = regexp.MustCompile(`(?i)duplicate|second MAC|two MAC|same address|another host`)
 	carrier   = regexp.MustCompile(`(?i)flap|carrier|link (was|went) down`)
 	lost      = regexp.MustCompile(`(?i)lost|died|killed|ended`)

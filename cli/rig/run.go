@@ -21,8 +21,14 @@ import (
 // as the deadlines of the program.
 const hung = 90 * time.Second
 
-// wait is the deadline of each wait of the program.
-const wait = 6 * time.Second
+// wait is the deadline of each wait of the program. It is short where a fault keeps the ring
+// from coming up, and as by default where the ring must come up, however busy the machine is.
+func (p *plan) wait() string {
+	if slices.Contains([]string{"duplicate address", "wrong route", "absent", "silent program", "port taken"}, p.Kind) {
+		return "6s"
+	}
+	return "30s"
+}
 
 // outcome is what came of a case.
 type outcome struct {
@@ -127,6 +133,8 @@ func run(p plan, ringcli, scratch string) (o outcome) {
 			if r.struck = time.Now(); strike != nil {
 				err = strike(r)
 			}
+		} else if o.accuse(r); len(o.accused) > 0 { // and nothing was wrong yet
+			o.Grade = wrong
 		}
 	}
 	if err != nil {
@@ -226,7 +234,7 @@ func (r *ring) start(i int, ringcli string) error {
 			output = "table"
 		}
 		file := func(name string) string { return filepath.Join(r.scratch, name) }
-		args = append(args, "--index", fmt.Sprint(i), "--list", strings.Join(list, ","), "--device", "soft", "--output", output, "--print", "all", "--timeout", wait.String(),
+		args = append(args, "--index", fmt.Sprint(i), "--list", strings.Join(list, ","), "--device", "soft", "--output", output, "--print", "all", "--timeout", r.wait(),
 			"--junit", file("junit-%r.xml"), "--metrics", file("rig-%r.prom"), "--good-hosts", file("good-%r"), "--bad-hosts", file("bad-%r"), "-c", script)
 		if r.Kind == "late edge" {
 			args = append(args, "--inject", fmt.Sprintf("soft: delay 5ms to %d on %d, delay 5ms to %d on %d", r.To, r.Rank, r.Rank, r.To))
