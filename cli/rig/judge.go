@@ -161,6 +161,9 @@ func (o *outcome) accuse(r *ring) {
 	for i, rank := range r.world {
 		rank.mu.Lock()
 		for _, l := range rank.lines {
+			if !r.quit.IsZero() && l.at.After(r.quit) {
+				break // it is about what the rig did
+			}
 			for _, a := range accusations(i, l.text) {
 				a.after = l.at.Sub(r.struck)
 				o.accused = append(o.accused, a)

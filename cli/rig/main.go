@@ -20,7 +20,7 @@ func main() {
 	rig := cases.Rig[outcome]{
 		Name:  "rig",
 		Cases: 20 * len(cycle()),
-		Limit: 3 * time.Minute,
+		Limit: 4 * time.Minute,
 		Kinds: kindNames(),
 		Kind:  func(seed uint64, number int) string { return newPlan(seed, number).Kind },
 		Run: func(seed uint64, number int, ringcli, scratch string) outcome {

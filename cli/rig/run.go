@@ -17,9 +17,9 @@ import (
 	"ringcli/ring/segment"
 )
 
-// hung is how long after the start of its case a rank must have ended: several times as long
-// as the deadlines of the program.
-const hung = 90 * time.Second
+// hung is how long a rank may run: several times as long as the deadlines of the program, and
+// as links needs where it waits for several pairs without a connection.
+const hung = 2 * time.Minute
 
 // wait is the deadline of each wait of the program. It is short where a fault keeps the ring
 // from coming up, and as by default where the ring must come up, however busy the machine is.
@@ -49,6 +49,7 @@ type ring struct {
 	scratch string
 	world   []*rank
 	struck  time.Time
+	quit    time.Time // when the rig ended a rank that hangs; zero: none
 	group   string   // control group of the rank at fault
 	ends    []func() // of what was started, to be called from the last to the first
 }
@@ -148,7 +149,7 @@ func run(p plan, ringcli, scratch string) (o outcome) {
 
 // prepare makes a namespace for each rank, with a port of a bridge.
 func (r *ring) prepare() error {
-	if err := segment.Private(); err != nil {
+	if err := errors.Join(segment.Private(), os.Mkdir(r.traces(), 0o755)); err != nil {
 		return err
 	}
 	hosts := make([]segment.Host, ranks)
@@ -164,9 +165,9 @@ func (r *ring) prepare() error {
 	if err := segment.Make(hosts); err != nil {
 		return err
 	}
-	if strings.HasPrefix(r.Kind, "mtu hole") {
+	if strings.HasPrefix(r.Kind, "mtu hole") { // a bridge passes a train of packets (GSO) whatever its MTU
 		for i := range ranks {
-			if err := errors.Join(segment.Commands("ip", "", "link set dev "+segment.Port(i)+" mtu 9000"), segment.Commands("ip", node(i), "link set dev eth0 mtu 9000")); err != nil {
+			if err := errors.Join(segment.Commands("ip", "", "link set dev "+segment.Port(i)+" mtu 9000"), segment.Commands("ip", node(i), "link set dev eth0 mtu 9000 gso_max_segs 1")); err != nil {
 				return err
 			}
 		}
@@ -189,6 +190,8 @@ func (r *ring) prepare() error {
 	}
 	return nil
 }
+
+func (r *ring) traces() string { return filepath.Join(r.scratch, "traces") }
 
 // limit gives a device a rate.
 func limit(host, device, rate string) error {
@@ -241,7 +244,7 @@ func (r *ring) start(i int, ringcli string) error {
 		}
 	}
 	k := &rank{cmd: exec.Command(args[0], args[1:]...), ready: make(chan struct{}), over: make(chan struct{})}
-	k.cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + r.scratch, "TMPDIR=" + r.scratch, "RINGCLI_TRACE_DIR=" + filepath.Join(r.scratch, "traces")}
+	k.cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + r.scratch, "TMPDIR=" + r.scratch, "RINGCLI_TRACE_DIR=" + r.traces()}
 	k.cmd.Stdout, k.cmd.Stderr = k, &k.err
 	k.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if err := k.cmd.Start(); err != nil {
@@ -293,7 +296,8 @@ func (r *ring) await(o *outcome) {
 		select {
 		case <-k.over:
 		case <-deadline:
-			o.Bad = append(o.Bad, fmt.Sprintf("rank %d hangs: not ended %s after the fault", i, hung))
+			o.Bad = append(o.Bad, fmt.Sprintf("rank %d hangs: not ended within %s", i, hung))
+			r.quit = time.Now()
 			_ = k.cmd.Process.Signal(syscall.SIGQUIT) // it prints its stacks
 			select {
 			case <-k.over:
