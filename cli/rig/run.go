@@ -50,8 +50,8 @@ type ring struct {
 	world   []*rank
 	struck  time.Time
 	quit    time.Time // when the rig ended a rank that hangs; zero: none
-	group   string   // control group of the rank at fault
-	ends    []func() // of what was started, to be called from the last to the first
+	group   string    // control group of the rank at fault
+	ends    []func()  // of what was started, to be called from the last to the first
 }
 
 // rank is a process of the case.
