@@ -42,6 +42,9 @@ func (a *accusation) is(called *regexp.Regexp) bool {
 	return called.MatchString(a.Kind) || called.MatchString(a.Text)
 }
 
+// ends are the ranks of an edge, or of groups.
+func (a *accusation) ends() []int { return slices.Concat(a.From, a.To) }
+
 // who is what is accused.
 func (a *accusation) who() string {
 	if a.Rank >= 0 {
@@ -114,7 +117,7 @@ func accusations(by int, text string) (list []*accusation) {
 	case r.text("finding") != "": // of links
 		a := accusation{Rank: -1, From: r.list("from"), To: r.list("to"), Both: r.yes("both_ways")}
 		if a.Role = r.text("culprit"); a.Role != "pair" && a.Role != "group" {
-			a.Rank = append(slices.Clone(a.From), a.To...)[0]
+			a.Rank = a.ends()[0]
 		}
 		a.Source, a.Kind, a.Certain, a.Text = "links", r.text("finding"), r.text("confidence") == "certain", r.text("text")
 		add(a)
@@ -255,7 +258,7 @@ func (o *outcome) readText(r *ring) {
 	}
 	named := []int{accused.Rank}
 	if accused.Rank < 0 {
-		named = append(slices.Clone(accused.From), accused.To...)
+		named = accused.ends()
 	}
 	for _, rank := range named {
 		if !regexp.MustCompile(fmt.Sprintf(`\b(ranks? |, | and |to )%d\b|\b%[1]d ->|-> %[1]d\b|%s\b`, rank, regexp.QuoteMeta(address(rank)))).MatchString(o.First) {
@@ -284,12 +287,15 @@ func (o *outcome) culprits(i int) culprits {
 				n.hosts[a.Rank] = true
 			}
 		default:
-			for _, end := range append(slices.Clone(a.From), a.To...) {
-				n.ends[end] = true
-			}
 			if e := [2]int{a.From[0], a.To[0]}; a.Source == "verdict" && !slices.Contains(n.edges, e) {
 				n.edges = append(n.edges, e)
 			}
+		}
+	}
+	for _, a := range o.accused { // the other ends of edges that an accused rank explains are well
+		explained := slices.ContainsFunc(a.ends(), func(end int) bool { return n.ranks[end] })
+		for _, end := range a.ends() {
+			n.ends[end] = n.ends[end] || a.Rank < 0 && a.Source != "lateness" && !explained
 		}
 	}
 	return n

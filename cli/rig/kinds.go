@@ -128,7 +128,7 @@ func (a *accusation) cpu() bool { return starved.MatchString(a.Kind) }
 
 // touches tells whether an accusation is of an edge, of which the rank is an end.
 func (a *accusation) touches(rank int) bool {
-	return a.Rank < 0 && (slices.Contains(a.From, rank) || slices.Contains(a.To, rank))
+	return a.Rank < 0 && slices.Contains(a.ends(), rank)
 }
 
 // rankIs expects the rank of the plan to be named.
