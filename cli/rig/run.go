@@ -24,7 +24,7 @@ const hung = 2 * time.Minute
 // wait is the deadline of each wait of the program. It is short where a fault keeps the ring
 // from coming up, and as by default where the ring must come up, however busy the machine is.
 func (p *plan) wait() string {
-	if slices.Contains([]string{"duplicate address", "wrong route", "absent", "silent program", "port taken"}, p.Kind) {
+	if slices.Contains([]string{"duplicate address", "wrong route", "absent", "silent program", "port taken", "descriptors"}, p.Kind) {
 		return "6s"
 	}
 	return "30s"
