@@ -125,6 +125,9 @@ func (r *ring) listen() error {
 	return errors.Join(err, unix.Setns(int(here.Fd()), unix.CLONE_NEWNET))
 }
 
+// noGroup is why a rank cannot be starved in some containers.
+const noGroup = "no control group for CPU time"
+
 // groups is where control groups of CPU time are: version 1, then version 2.
 var groups = []struct{ dir, file, quota string }{
 	{"/sys/fs/cgroup/cpu", "cpu.cfs_quota_us", "10000"},
@@ -152,5 +155,5 @@ func (r *ring) starve() error {
 		}
 		all = errors.Join(all, err)
 	}
-	return fmt.Errorf("no control group for CPU time: %w", all)
+	return fmt.Errorf("%s: %w", noGroup, all)
 }
