@@ -47,16 +47,21 @@ func (r *ring) narrow() error {
 	return segment.Commands("ip", "", "link set dev "+segment.Port(r.Rank)+" mtu 1500")
 }
 
-// limitEdge limits what the rank sends over UDP to the other.
+// classes gives what the rank sends over UDP to the other a class of its own. limitEdge
+// limits it, without a loss of what is queued.
+func (r *ring) classes() error {
+	return segment.Commands("tc", node(r.Rank),
+		"qdisc replace dev eth0 root handle 1: htb default 1", "class add dev eth0 parent 1: classid 1:1 htb rate "+portRate+" burst 64kb",
+		"class add dev eth0 parent 1: classid 1:2 htb rate "+portRate+" burst 64kb",
+		"filter add dev eth0 parent 1: protocol ip u32 match ip dst "+address(r.To)+"/32 match ip protocol 17 0xff flowid 1:2")
+}
+
 func (r *ring) limitEdge(rate string) error {
 	bucket := " burst 64kb"
 	if rate == crawlRate {
 		bucket = " burst 4kb"
 	}
-	return segment.Commands("tc", node(r.Rank),
-		"qdisc delete dev eth0 root", "qdisc add dev eth0 root handle 1: htb default 1", "class add dev eth0 parent 1: classid 1:1 htb rate "+portRate+" burst 64kb",
-		"class add dev eth0 parent 1: classid 1:2 htb rate "+rate+bucket,
-		"filter add dev eth0 parent 1: protocol ip u32 match ip dst "+address(r.To)+"/32 match ip protocol 17 0xff flowid 1:2")
+	return segment.Commands("tc", node(r.Rank), "class change dev eth0 parent 1: classid 1:2 htb rate "+rate+bucket)
 }
 
 func (r *ring) limitSender() error   { return limit(node(r.Rank), "eth0", r.Rate) }

@@ -188,6 +188,9 @@ func (r *ring) prepare() error {
 			return err
 		}
 	}
+	if r.kind().targets == anyEdge {
+		return r.classes()
+	}
 	return nil
 }
 
