@@ -99,7 +99,7 @@ func Judge(all []Record) (found []Finding) {
 	late := lateRanks(all)
 	lossy := slices.DeleteFunc(lossyEdges(all), func(e Finding) bool {
 		// A rank that stood still does not take what comes.
-		return slices.ContainsFunc(late, func(l Finding) bool { return l.Why == Stood && e.has(l.Rank) })
+		return slices.ContainsFunc(late, func(l Finding) bool { return l.Kind == Late && l.Why == Stood && e.has(l.Rank) })
 	})
 	late = slices.DeleteFunc(late, func(l Finding) bool {
 		return l.Kind == NoCPU && slices.ContainsFunc(lossy, func(e Finding) bool { return e.has(l.Rank) })

@@ -263,6 +263,10 @@ func TestJudgeLoss(t *testing.T) {
 			all[2].Loss = lossy
 			all[3].Waited, all[3].Still = 100*ms, 700*ms
 		}},
+		{"loss, and its sender had no CPU, which looks as if it stood still", "lossy-edge 2 to 3", func(all []Record) {
+			all[2].Loss = lossy
+			all[2].Waited, all[2].Still, all[2].NoCPU = 100*ms, 700*ms, 900*ms
+		}},
 		{"a timer ran out", "", func(all []Record) {
 			all[2].Loss = Loss{From: 2, To: 3, Sent: 100_000, Resent: 2500, Timeouts: 20}
 		}},
