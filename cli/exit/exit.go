@@ -23,7 +23,7 @@ import (
 // development guidelines, section "return codes"); 130 is a shell's 128 + SIGINT.
 const (
 	OK          = 0
-	Warning     = 1   // it works, but below --floor
+	Warning     = 1   // it works, but below --floor or above --max-resent
 	Critical    = 2   // wrong data, a rank lost, a deadline passed
 	Usage       = 3   // bad usage or configuration: nothing was tried
 	Interrupted = 130 // Ctrl-C
