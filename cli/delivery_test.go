@@ -34,10 +34,10 @@ func TestAFailedRunPrintsItsRow(t *testing.T) {
 	t.Parallel()
 	code, stdout, stderr := finish(t, "local", "-n", "2", "--device", "soft:lo", "--timeout", "4s", "--output", "json", "-c", "inject 'soft: down at 2s for 1h to 1 on 0'; ar --size 4K --algorithm ring --duration 1h")
 	lines := objects(t, stdout)
-	if len(lines) < 2 {
+	if len(lines) < 3 { // inject, the row, and what each rank reports
 		t.Fatalf("exit code %d\n%s%s", code, stdout, stderr)
 	}
-	row, failure := lines[len(lines)-2], lines[len(lines)-1]
+	row, failure := lines[1], lines[2]
 	if code != exit.Critical || row["command"] != "all-reduce" || row["cut_short"] != true || row["ok"] != false || row["iters"].(float64) < 1 || failure["error"] == nil {
 		t.Errorf("exit code %d\n%s%s", code, stdout, stderr)
 	}
