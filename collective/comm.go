@@ -84,6 +84,7 @@ type Comm struct {
 	sums        *Buffer // of the ranks of this host, along hosts: see inside
 	inquiry     inquiry.Inquiry
 	times       lateness.Counter
+	lost        []verbs.Losses // by peer, as of the last Lateness
 
 	// registering is held for reading while memory is registered, which pins it
 	// and takes its time, so not with mu held; Close waits for it.

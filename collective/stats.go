@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 
 	"ringcli/collective/lateness"
+	"ringcli/verbs"
 )
 
 // Stats counts what a Comm has done since it was made. Bytes are of payload,
@@ -50,5 +51,36 @@ func (c *Comm) Lateness(ctx context.Context) (r lateness.Record, err error) {
 		c.times.Edge(&ch.out, c.rank, ch.edge.Peer)
 		c.times.Edge(&ch.in, ch.edge.Peer, c.rank)
 	}
+	now, _ := c.losses()
+	for peer, l := range now {
+		if c.lost != nil {
+			l = l.Since(c.lost[peer])
+		}
+		c.times.Lost(lateness.LossOf(l, c.rank, peer))
+	}
+	c.lost = now
 	return c.times.Take(), nil
+}
+
+// Losses returns by peer what this rank's queue pairs have counted since they were created,
+// and false if a device counts for all its queue pairs together.
+func (c *Comm) Losses() (byPeer []verbs.Losses, counted bool) {
+	_ = c.lock.Lock(context.Background()) // operations have their deadlines
+	defer c.lock.Unlock()
+	return c.losses()
+}
+
+// losses needs the lock.
+func (c *Comm) losses() (byPeer []verbs.Losses, counted bool) {
+	byPeer, counted = make([]verbs.Losses, c.size), true
+	for _, ch := range c.every {
+		var l verbs.Losses
+		is := false
+		if q, counts := ch.edge.QP.(verbs.LossCounter); counts {
+			l, is = q.Losses()
+		}
+		byPeer[ch.edge.Peer] = byPeer[ch.edge.Peer].Plus(l)
+		counted = counted && is
+	}
+	return byPeer, counted
 }

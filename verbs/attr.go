@@ -177,6 +177,48 @@ type Counter struct {
 	Value uint64
 }
 
+// Losses is what a queue pair counted of packets that did not arrive. A device counts these
+// for all its queue pairs together; see LossCounter.
+type Losses struct {
+	Sent         uint64 // request packets, those sent again included
+	Resent       uint64 // request packets sent again
+	SequenceNAKs uint64 // received: the peer lacks a request packet
+	ImpliedNAKs  uint64 // a response packet of the peer's is missing
+	Timeouts     uint64 // the retransmission timer ran out
+	RNRNAKs      uint64 // received: the peer had posted no receive
+}
+
+// fields are all counts, in their order.
+func (l *Losses) fields() [6]*uint64 {
+	return [...]*uint64{&l.Sent, &l.Resent, &l.SequenceNAKs, &l.ImpliedNAKs, &l.Timeouts, &l.RNRNAKs}
+}
+
+// Plus returns the sum of both.
+func (l Losses) Plus(o Losses) Losses {
+	more := o.fields()
+	for i, f := range l.fields() {
+		*f += *more[i]
+	}
+	return l
+}
+
+// Since returns what was counted after before; 0 where the counts began anew.
+func (l Losses) Since(before Losses) Losses {
+	less := before.fields()
+	for i, f := range l.fields() {
+		*f -= min(*f, *less[i])
+	}
+	return l
+}
+
+// LossCounter is a QP whose losses are counted apart from those of its device's other queue
+// pairs. The counters of a NIC are of a port, so its queue pairs are none.
+type LossCounter interface {
+	// Losses returns what was counted since the queue pair was created, and false if it is
+	// not counted after all. It is not free: call it between operations.
+	Losses() (l Losses, counted bool)
+}
+
 // QPCap is the size of a queue pair's queues (struct ibv_qp_cap).
 type QPCap struct {
 	MaxSendWR     int `json:"max_send_wr"`

@@ -33,6 +33,9 @@ type BarrierTime struct {
 	PerRank []BarrierRank        `json:"per_rank,omitempty"` // on the leader
 	CPUs    []int                `json:"cpus,omitempty"`     // that the ranks poll on; absent where it is not settled for all
 	Late    []windows.Stragglers `json:"late,omitempty"`
+	// CutShort is a Measurement's.
+	CutShort bool `json:"cut_short,omitempty"`
+	Delivery
 }
 
 // BarrierRank is one rank's part of a BarrierTime.
@@ -53,7 +56,7 @@ func (m Measurement) record() render.Record {
 func (m Measurement) barrier() BarrierTime {
 	t := BarrierTime{
 		Command: m.Command, OK: m.OK, Protocol: m.Protocol, Algorithm: m.Algorithm, Backend: m.Backend, Ranks: m.Ranks, Iters: m.Iters, Time: m.Time, Spread: m.Spread,
-		CPUs: m.CPUs, Late: m.Late,
+		CPUs: m.CPUs, Late: m.Late, CutShort: m.CutShort, Delivery: m.Delivery,
 	}
 	for _, r := range m.PerRank {
 		t.PerRank = append(t.PerRank, BarrierRank{r.Rank, r.Time, r.Waits})
@@ -85,7 +88,7 @@ func barrierFlags(fs *pflag.FlagSet) {
 const perRank = "per-rank"
 
 // vectorsOnly are flags of a bench that mean nothing to a barrier.
-var vectorsOnly = []string{"begin", "end", "factor", "segment", "depth", "type", "op", "root", "buffers", "memory", "sync", verifySegments, "floor", "window", "check", "checks", "html"}
+var vectorsOnly = []string{"begin", "end", "factor", "segment", "depth", "type", "op", "root", "buffers", "memory", "sync", verifySegments, "floor", "max-resent", "window", "check", "checks", "html"}
 
 // barriers measures barriers in one way, or in several by turns.
 func (b sweep) barriers(ctx context.Context, asked Variants) error {
@@ -102,7 +105,7 @@ func (b sweep) barriers(ctx context.Context, asked Variants) error {
 		if err != nil {
 			return err
 		}
-		return s.Out.Print(m.barrier())
+		return errors.Join(s.Out.Print(m.barrier()), m.note(s.Member, s.Out))
 	}
 	list, err := possible(s.Member, s, b.o, asked)
 	if err != nil {

@@ -155,7 +155,7 @@ func sizesOf(call command.Call) ([]uint64, error) {
 
 // collectiveFlags mean something to a collective alone, p2pFlags to p2p alone.
 var (
-	collectiveFlags = []string{"algorithm", "protocol", "segment", "depth", "type", "op", "root", "buffers", "memory", "backend", "sync", verifySegments, "floor", "duration", "aggregate"}
+	collectiveFlags = []string{"algorithm", "protocol", "segment", "depth", "type", "op", "root", "buffers", "memory", "backend", "sync", verifySegments, "floor", "max-resent", "duration", "aggregate"}
 	p2pFlags        = []string{"outstanding", "verbs"}
 )
 
@@ -208,6 +208,8 @@ func checkBench(_ context.Context, s *session.Session, call command.Call, ranksH
 		return err
 	} else if len(list) > 1 && s.Out.Format() == render.NCCLTests {
 		return exit.Usagef("bench %s: --output %s with %d algorithms or protocols: expected one of each, since nccl-tests' table has no column for them", op, render.NCCLTests, len(list))
+	} else if len(list) > 1 && o.maxResent != nil {
+		return exit.Usagef("bench %s: --max-resent with %d algorithms or protocols: expected one of each, since they take turns", op, len(list))
 	} else if len(list) == 1 {
 		if err := list[0].check("bench "+o.op.String(), o.op); err != nil {
 			return err
@@ -393,10 +395,17 @@ func (b sweep) run(ctx context.Context, curves []series, measure func(operation)
 		}
 		for j, m := range each {
 			curves[j].add(m)
-			worst = cmp.Or(worst, m.verdict(0))
+			if v := m.verdict(0, b.o.maxResent); worst == nil || exit.Code(v) == exit.Critical && exit.Code(worst) == exit.Warning {
+				worst = v
+			}
 		}
 		if err := b.s.Out.Print(row); err != nil {
 			return nil, err
+		}
+		for _, m := range each {
+			if err := m.note(b.s.Member, b.s.Out); err != nil {
+				return nil, err
+			}
 		}
 	}
 	return worst, writePage(ctx, b.s.Member, b.file, page{Title: b.title, Time: "time (us)", BW: "busbw (GB/s)", Series: curves})

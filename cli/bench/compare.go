@@ -135,7 +135,7 @@ func (r *rounds) resultOf(ctx context.Context, w int, means []float64) (result M
 	}
 	after := m.Comm.Stats()
 	effort := Effort{after.CopiedAllGather - before.CopiedAllGather, after.RTS - before.RTS}
-	each, err := session.Share(ctx, m, told{mine, effort, route.ThisHost().BootID})
+	each, err := session.Share(ctx, m, told{RankMeasurement: mine, Effort: effort, Host: route.ThisHost().BootID})
 	if err != nil {
 		return result, err
 	}

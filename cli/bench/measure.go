@@ -8,6 +8,7 @@ import (
 
 	"ringcli/cli/bench/buffers"
 	"ringcli/cli/bench/windows"
+	"ringcli/cli/render"
 	"ringcli/cli/session"
 	"ringcli/cli/timing"
 	"ringcli/collective"
@@ -145,8 +146,11 @@ func measure(ctx context.Context, m *session.Member, s *session.Session, o opera
 	}
 	var c checking
 	w := windows.New(m, s.Out, o.op.String(), o.bytes(), o.window)
-	b, stopped, err := batches(ctx, m, s, o, v, runs, &mine, &c, w)
+	b, kept, stopped, err := batches(ctx, m, s, o, v, runs, &mine, &c, w)
 	if err != nil {
+		if also := printCut(m, s, o, runs, b, mine, kept.Counted, w); also != nil {
+			err = errors.Join(err, also)
+		}
 		return result, err
 	}
 	if o.host { // whose other work comes and goes
@@ -155,13 +159,13 @@ func measure(ctx context.Context, m *session.Member, s *session.Session, o opera
 	if mine.Possible = possibleOf(m, o.bytes()); runs.Path == device.IPC || runs.backend != nil {
 		mine.Possible = Possible{} // of the edges, over which nothing goes
 	}
-	each, err := session.Share(ctx, m, told{RankMeasurement: mine, Host: route.ThisHost().BootID})
+	each, err := session.Share(ctx, m, told{RankMeasurement: mine, Host: route.ThisHost().BootID, Counted: kept.Counted && runs.Path != device.IPC && runs.backend == nil})
 	if err != nil {
 		return result, err
 	}
 	all := ofHosts(each)
 	result = resultOf(m, o, runs, b.done, b.means, all)
-	result.Corruption, result.Buffers = c.corruption(o.typ.Size()), v.from
+	result.Corruption, result.Buffers, result.Delivery = c.corruption(o.typ.Size()), v.from, deliveryOf(each)
 	if o.duration > 0 {
 		result.Windows = &w.Summary
 	} else {
@@ -182,6 +186,23 @@ func measure(ctx context.Context, m *session.Member, s *session.Session, o opera
 		err = errStopped("%d of %d iterations", b.done, o.iters)
 	}
 	return result, err
+}
+
+// printCut prints what this rank has measured of a run that failed, if that is anything: the
+// other ranks cannot be asked any more.
+func printCut(m *session.Member, s *session.Session, o operation, r runs, b batched, mine RankMeasurement, counted bool, w *windows.Watch) error {
+	if b.done == 0 || s.Out.Format() == render.NCCLTests {
+		return nil
+	}
+	result := resultOf(m, o, r, b.done, b.means, []RankMeasurement{mine})
+	result.OK, result.CutShort, result.Late = false, true, w.Late
+	if result.Delivery = deliveryOf([]told{{RankMeasurement: mine, Counted: counted}}); o.duration > 0 {
+		result.Windows = &w.Summary
+	}
+	return errors.Join(
+		s.Out.Print(result.record()), result.note(m, s.Out),
+		s.Out.Note(render.Fair, "cut short after %d iterations: what rank %d had measured when the run failed", b.done, mine.Rank),
+	)
 }
 
 // resultOf puts the ranks' results together. means are those of the batches, on the
@@ -239,15 +260,15 @@ func (o operation) repetition() repetition {
 
 // batches warms up and measures. Each batch of --duration ends with a checked
 // run, and all iterations together with one.
-func batches(ctx context.Context, m *session.Member, s *session.Session, o operation, v vectors, r runs, mine *RankMeasurement, c *checking, wins *windows.Watch) (b batched, stopped bool, err error) {
+func batches(ctx context.Context, m *session.Member, s *session.Session, o operation, v vectors, r runs, mine *RankMeasurement, c *checking, wins *windows.Watch) (b batched, kept *windows.Keeper, stopped bool, err error) {
 	w, begun, done := timing.New(), time.Now(), 0
-	kept := windows.NewKeeper(m.Comm)
+	kept = windows.NewKeeper(m.Comm)
 	mine.Waits = &kept.All
 	var means []float64 // of this rank
 	p := o.repetition()
 	if o.duration > 0 && m.Comm.Size() > 1 {
 		if p.talk, err = newTalk(ctx, m); err != nil {
-			return b, false, err
+			return b, kept, false, err
 		}
 		defer func() { err = errors.Join(err, p.talk.close()) }()
 		kept.Each = true
@@ -303,7 +324,7 @@ func batches(ctx context.Context, m *session.Member, s *session.Session, o opera
 	if o.check {
 		mine.Wrong, mine.First = &c.wrong, c.first
 	}
-	return b, stopped, err
+	return b, kept, stopped, err
 }
 
 // Of the iterations of a batch that lasts for a span, the first leastTimed are timed one by one, or

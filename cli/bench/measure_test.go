@@ -19,7 +19,7 @@ func TestMerge(t *testing.T) {
 	if m.OK || *m.Wrong != 6 || m.First.Rank != 1 || m.AlgBW != 1 || m.Time.Mean != 3000 || *m.Spread != 33.3 {
 		t.Errorf("got %+v, wrong %d, first %+v", m, *m.Wrong, m.First)
 	}
-	err := m.verdict(0)
+	err := m.verdict(0, nil)
 	if exit.Code(err) != exit.Critical || !strings.Contains(err.Error(), "rank 1, element 9") {
 		t.Errorf("the verdict is %v", err)
 	}

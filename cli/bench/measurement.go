@@ -67,6 +67,9 @@ type Measurement struct {
 	Corruption *Corruption `json:"corruption,omitempty"`
 	// Windows are there with --duration.
 	Windows *windows.Summary `json:"windows,omitempty"`
+	// CutShort: the run failed, and this is what this rank had measured until then.
+	CutShort bool `json:"cut_short,omitempty"`
+	Delivery
 	// Late are who or what kept the ring waiting: in windows, or in all of it.
 	Late []windows.Stragglers `json:"late,omitempty"`
 	Buffers
@@ -128,6 +131,8 @@ type told struct {
 	RankMeasurement
 	Effort Effort `json:"per_operation"`
 	Host   string `json:"host"` // the boot of its kernel; "" is not known
+	// Counted: the devices count for each edge which packets they send again.
+	Counted bool `json:"counted"`
 }
 
 // linkRate is the least active rate of the ports to both neighbours in GB/s, or 0.

@@ -51,6 +51,7 @@ type operation struct {
 	ranked    bool  // each element of a rank's input is its number plus one
 	host      bool  // measure what the hosts move without a ring, besides
 	floor     floor // zero is none
+	maxResent mostResent
 }
 
 // call is the operation as package collective takes it, without its buffers.
@@ -107,6 +108,7 @@ func vectorFlags(fs *pflag.FlagSet) {
 	fs.Bool("sync", false, "barrier between the two phases of all-reduce")
 	fs.Bool(verifySegments, false, "check each segment against a checksum that its sender made; not with direct")
 	floorFlag(fs)
+	maxResentFlag(fs)
 }
 
 // rootFlag is that of an operation that has a root.
@@ -248,6 +250,7 @@ func repeated(s *session.Session, call command.Call) (operation, error) {
 		o.buffers = command.Value[buffers.Kind](fs, "buffers")
 		o.place = command.Value[gpu.Place](fs, "memory")
 		o.window, o.floor = command.Value[time.Duration](fs, "window"), command.Value[floor](fs, "floor")
+		o.maxResent = command.Given[float64](fs, "max-resent")
 	}
 	if !fs.Changed("iters") && o.duration == 0 {
 		if o.span = Span; !fs.Changed("warmup") {
@@ -340,7 +343,7 @@ func runOperation(ctx context.Context, s *session.Session, call command.Call) er
 			return err
 		}
 	}
-	verdict := m.verdict(least)
+	verdict := m.verdict(least, o.maxResent)
 	m.OK = verdict == nil
 	if err := errors.Join(s.Out.Heading(s.Member.Where()+"; a row: "+o.often()), s.Out.Print(m.record())); err != nil {
 		return err
@@ -356,6 +359,9 @@ func runOperation(ctx context.Context, s *session.Session, call command.Call) er
 	if err := windows.Notes(s.Out, m.Windows, m.Late); err != nil {
 		return err
 	}
+	if err := m.note(s.Member, s.Out); err != nil {
+		return err
+	}
 	if verdict != nil && (stopped == nil || exit.Code(verdict) == exit.Critical) {
 		return verdict
 	}
@@ -363,7 +369,7 @@ func runOperation(ctx context.Context, s *session.Session, call command.Call) er
 }
 
 // verdict is the error that a measurement amounts to: the same on all ranks.
-func (m Measurement) verdict(floor float64) error {
+func (m Measurement) verdict(floor float64, most mostResent) error {
 	what := fmt.Sprintf("%s of %d bytes, %s", m.Command, m.Bytes, m.variant().short())
 	switch {
 	case m.Wrong != nil && *m.Wrong > 0:
@@ -371,5 +377,5 @@ func (m Measurement) verdict(floor float64) error {
 	case m.BusBW < floor:
 		return exit.Sharedf(exit.Warning, "slow: %s: busbw is %s GB/s, expected at least %s", what, render.Figure(m.BusBW), render.Figure(floor))
 	}
-	return nil
+	return m.exceeds(most, what)
 }

@@ -96,7 +96,7 @@ func selfCheck(ctx context.Context, s *session.Session, others Variants) error {
 			}
 			v.Checks++
 			v.Wrong += *r.Wrong
-			if err := r.verdict(0); err != nil {
+			if err := r.verdict(0, nil); err != nil {
 				v.OK = false
 				v.Failed++
 				v.Problems = append(v.Problems, err.Error())

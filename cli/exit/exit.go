@@ -24,7 +24,7 @@ import (
 // the signal's number.
 const (
 	OK          = 0
-	Warning     = 1   // it works, but below --floor
+	Warning     = 1   // it works, but below --floor or above --max-resent
 	Critical    = 2   // wrong data, a rank lost, a deadline passed
 	Usage       = 3   // bad usage or configuration: nothing was tried
 	Interrupted = 130 // Ctrl-C

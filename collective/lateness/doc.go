@@ -31,13 +31,23 @@
 // A rank that stood still within a wait (SIGSTOP, a machine that was suspended) sees that
 // time jump between two looks at its clock; that is not counted as a wait.
 //
+// # What an edge lost
+//
+// The queue pairs of soft count for each edge what they send again. A receiver that lacks a
+// packet asks for it with a NAK, which a busy machine does not make it do; a timer also runs
+// out where a rank does not run. So NAKs on one edge, and not on the others, are a lossy
+// edge, and come before all that its ends may have lacked. Only a rank that stood still
+// explains them: it does not take what comes. A NIC counts for a port as a whole: its edges
+// are judged by their flights alone.
+//
 // # Whose want of a CPU it is
 //
 // Where processes outnumber CPUs a rank is late since it does not run. The kernel counts
-// for how long threads were ready to and had no CPU (/proc/self/task/*/schedstat). Where
-// that is half of a rank's lateness, or more, the machine is told, not the rank blamed; and
-// likewise of an edge of which an end had none for a fifth of the time, unless its segments
-// took longer than a CPU is waited for, and other ranks had none for as long.
+// for how long threads were ready to and had no CPU (/proc/self/task/*/schedstat). A rank
+// had no CPU if it had none for longer than the other ranks, by half of its lateness or
+// more, and no packet is missing at it. Where all had none for about as long, nobody is
+// named for it. Likewise of a slow edge: an end of it had no CPU for a fifth of the time,
+// and for twice as long as the other ranks.
 //
 // # Which edge is slow
 //
@@ -45,4 +55,9 @@
 // rendezvous-read: from the READ to its data): of no rank's business but that of the two
 // ends. An edge is slow if its flights take several times as long as those of the other
 // ranks' slowest edges, and neither end was late, which would explain it.
+//
+// A flight is data one way and a receipt the other. If rank r sends slowly, flights from r
+// take long, and so do those to r, whose receipts r sends; if r receives slowly, likewise.
+// Flights cannot tell which, and often the edge that carries no slow data is the slower one.
+// So slow edges that have a rank in common are one finding, of that rank.
 package lateness

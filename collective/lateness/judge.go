@@ -1,8 +1,11 @@
 package lateness
 
 import (
+	"cmp"
 	"fmt"
+	"maps"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -11,22 +14,34 @@ type Kind string
 
 // The kinds.
 const (
-	Late     Kind = "late"      // a rank
-	NoCPU    Kind = "no-cpu"    // a rank that was ready to run and did not
-	SlowEdge Kind = "slow-edge" // from a rank to another
+	Late      Kind = "late"       // a rank
+	NoCPU     Kind = "no-cpu"     // a rank that was ready to run and did not, more than others
+	LossyEdge Kind = "lossy-edge" // from a rank to another: packets are missing
+	SlowEdge  Kind = "slow-edge"  // from a rank to another
+	SlowRank  Kind = "slow-rank"  // several slow edges that all involve the rank
 )
 
 // Finding is who or what kept the ring waiting in some time.
 type Finding struct {
-	Kind    Kind  `json:"kind"`
-	Rank    int   `json:"rank"`         // of an edge, its sender
-	To      *int  `json:"to,omitempty"` // of an edge, or of no-cpu where only an edge was slow for it
-	Took    int64 `json:"took_ns"`      // that time
-	By      int64 `json:"by_ns"`        // of it: how much longer the others waited than this rank; of an edge, how much longer a segment takes than elsewhere
-	Longest int64 `json:"longest_ns"`   // at once
-	Times   int64 `json:"times"`        // of 1 ms and more; of an edge, its segments, or 1 if it was one of them
-	NoCPU   int64 `json:"no_cpu_ns"`    // the rank had none for so long
-	Why     Why   `json:"why,omitempty"`
+	Kind    Kind   `json:"kind"`
+	Rank    int    `json:"rank"`            // of an edge, its sender
+	To      *int   `json:"to,omitempty"`    // of an edge, or of no-cpu where only an edge was slow for it
+	Edges   []Edge `json:"edges,omitempty"` // of slow-rank: the slow edges
+	Loss    *Loss  `json:"loss,omitempty"`  // of lossy-edge
+	Took    int64  `json:"took_ns"`         // that time
+	By      int64  `json:"by_ns"`           // of it: how much longer the others waited than this rank; of an edge, how much longer a segment takes than elsewhere
+	Longest int64  `json:"longest_ns"`      // at once
+	Times   int64  `json:"times"`           // of 1 ms and more; of an edge, its segments, or 1 if it was one of them
+	NoCPU   int64  `json:"no_cpu_ns"`       // the rank had none for so long
+	Why     Why    `json:"why,omitempty"`
+}
+
+// Edge is one whose segments took longer than elsewhere.
+type Edge struct {
+	From    int   `json:"from"`
+	To      int   `json:"to"`
+	By      int64 `json:"by_ns"`      // a segment
+	Longest int64 `json:"longest_ns"` // at once
 }
 
 // Why is what a late rank did meanwhile.
@@ -53,13 +68,18 @@ const (
 	aCPU = int64(10 * time.Millisecond)
 	// least is no figure to tell anybody of.
 	least = int64(2 * time.Millisecond)
+	// leastNAKs and leastShare of the packets sent again are a lossy edge: a packet that
+	// overtakes another is asked for, too.
+	leastNAKs, leastShare = 5, 0.001
 )
 
 // Excuse sets how much of their lateness ranks had no CPU for. The shorter the time is that
 // the records are of, the surer is it that one comes of the other.
 func Excuse(all []Record) {
 	for rank := range all {
-		all[rank].excused = max(0, min(all[rank].NoCPU, all[rank].lateness(all, rank)))
+		r := &all[rank]
+		late := max(0, r.lateness(all, rank))
+		r.starved, r.excused = min(r.NoCPU, late), max(0, min(r.NoCPU-r.usualNoCPU(all, rank), late))
 	}
 }
 
@@ -67,10 +87,52 @@ func (r *Record) lateness(all []Record, rank int) int64 {
 	return others(all, rank, func(r *Record) int64 { return r.Waited }) - r.Waited
 }
 
+// usualNoCPU is for how long the other ranks had no CPU.
+func (r *Record) usualNoCPU(all []Record, rank int) int64 {
+	return max(0, others(all, rank, func(r *Record) int64 { return r.NoCPU }))
+}
+
 // Judge tells from the records of all ranks, by rank, of the same time, who or what kept
-// the ring waiting. They were excused.
+// the ring waiting. They were excused. Evidence of one edge comes before evidence that all
+// ranks share: packets that are missing, a rank that was late, edges that are slow.
 func Judge(all []Record) (found []Finding) {
-	explained := make([]bool, len(all))
+	late := lateRanks(all)
+	lossy := slices.DeleteFunc(lossyEdges(all), func(e Finding) bool {
+		// A rank that stood still does not take what comes.
+		return slices.ContainsFunc(late, func(l Finding) bool { return l.Kind == Late && l.Why == Stood && e.has(l.Rank) })
+	})
+	late = slices.DeleteFunc(late, func(l Finding) bool {
+		return l.Kind == NoCPU && slices.ContainsFunc(lossy, func(e Finding) bool { return e.has(l.Rank) })
+	})
+	found = append(lossy, late...)
+	return append(found, slowEdges(all, found)...)
+}
+
+// has tells whether a rank is the finding's, or an end of its edge.
+func (f *Finding) has(rank int) bool { return f.Rank == rank || f.To != nil && *f.To == rank }
+
+// lossyEdges are those whose receivers were short of packets.
+func lossyEdges(all []Record) (found []Finding) {
+	for rank := range all {
+		l := &all[rank].Loss
+		if l.NAKs < leastNAKs || l.Share() < leastShare || !isEdge(all, l.From, l.To) {
+			continue
+		}
+		if usual := others(all, rank, func(r *Record) int64 { return r.Loss.NAKs }); l.NAKs < slowTimes*usual {
+			continue
+		}
+		found = append(found, Finding{Kind: LossyEdge, Rank: int(l.From), To: new(int(l.To)), Took: all[rank].Took, Times: l.NAKs, Loss: l})
+	}
+	return found
+}
+
+func isEdge(all []Record, from, to int64) bool {
+	return min(from, to) >= 0 && max(from, to) < int64(len(all)) && from != to
+}
+
+// lateRanks are those that the others waited for. One that had no CPU is none if the others
+// had none for about as long.
+func lateRanks(all []Record) (found []Finding) {
 	for rank := range all {
 		r := &all[rank]
 		f := Finding{
@@ -83,29 +145,112 @@ func Judge(all []Record) (found []Finding) {
 		if f.By < least || !once && f.By < r.Took/latePart {
 			continue
 		}
-		if f.Why = why(all, rank, f.By); r.excused >= f.By/2 {
+		switch f.Why = why(all, rank, f.By); {
+		case r.excused >= f.By/2:
 			f.Kind = NoCPU
+		case r.starved >= f.By/2:
+			continue
 		}
-		explained[rank] = true
 		found = append(found, f)
 	}
+	return found
+}
+
+// slowEdges are those of which no end is known to be at fault. A flight is data to the
+// receiver and an acknowledgement back, so what one rank sends slowly makes two edges slow:
+// edges that have a rank in common are one finding of that rank.
+func slowEdges(all []Record, known []Finding) (found []Finding) {
+	explained := func(rank int) bool {
+		return slices.ContainsFunc(known, func(f Finding) bool { return f.has(rank) })
+	}
+	type candidate struct {
+		Finding
+		slow bool
+	}
+	var list []candidate // the worst one first
 	for rank := range all {
 		r := &all[rank]
-		if from, to := int(r.From), int(r.To); r.Flights > 0 && min(from, to) >= 0 && from < len(all) && to < len(all) && !explained[from] && !explained[to] {
-			if f, slow := edge(all, rank); slow {
-				if all[to].NoCPU > all[from].NoCPU {
-					from, to = to, from
-				}
-				usual := others(all, from, func(r *Record) int64 { return r.NoCPU })
-				if f.NoCPU = all[from].NoCPU; f.NoCPU >= r.Took/latePart && (f.By < aCPU || f.NoCPU >= 2*usual) {
-					f.Kind, f.Rank, f.To = NoCPU, from, &to
-					explained[from] = true
-				}
+		from, to := int(r.From), int(r.To)
+		if r.Flights == 0 || !isEdge(all, r.From, r.To) || explained(from) || explained(to) {
+			continue
+		}
+		f, slow := edge(all, rank)
+		if f.To == nil {
+			continue // no rank has another edge
+		}
+		end, other := from, to
+		if all[to].NoCPU > all[from].NoCPU {
+			end, other = to, from
+		}
+		f.NoCPU = all[end].NoCPU
+		switch usual := all[end].usualNoCPU(all, end); {
+		case f.NoCPU < r.Took/latePart:
+		case f.NoCPU >= 2*usual:
+			if slow { // and no packet is missing
+				f.Kind, f.Rank, f.To = NoCPU, end, &other
 				found = append(found, f)
 			}
+			continue
+		default:
+			slow = slow && f.By >= aCPU // all wait for a CPU
+		}
+		same := func(c candidate) bool { return c.Rank == from && *c.To == to } // both ends may have it
+		if i := slices.IndexFunc(list, same); i < 0 {
+			list = append(list, candidate{f, slow})
+		} else if f.By > list[i].By {
+			list[i] = candidate{f, slow}
 		}
 	}
+	slices.SortStableFunc(list, func(a, b candidate) int { return cmp.Compare(b.By, a.By) })
+	first := slices.IndexFunc(list, func(c candidate) bool { return c.slow })
+	if first < 0 {
+		return found
+	}
+	// An edge that is less than half as slow as the worst one may wait for that one.
+	worst := list[first]
+	var edges []Finding
+	for _, c := range list {
+		if c.By >= worst.By/2 && (c.slow || worst.has(c.Rank) || worst.has(*c.To)) {
+			edges = append(edges, c.Finding)
+		}
+	}
+	for len(edges) > 0 {
+		f := edges[0]
+		if common := commonRank(edges); common >= 0 {
+			f = Finding{Kind: SlowRank, Rank: common, Took: f.Took, By: f.By}
+			edges = slices.DeleteFunc(edges, func(e Finding) bool {
+				if !e.has(common) {
+					return false
+				}
+				f.Edges = append(f.Edges, Edge{e.Rank, *e.To, e.By, e.Longest})
+				f.Longest, f.Times, f.NoCPU = max(f.Longest, e.Longest), f.Times+e.Times, max(f.NoCPU, e.NoCPU)
+				return true
+			})
+		} else {
+			edges = edges[1:]
+		}
+		found = append(found, f)
+	}
 	return found
+}
+
+// commonRank is the rank that most of the edges involve, of several the one whose edges are
+// slowest; -1: no two have one in common.
+func commonRank(edges []Finding) int {
+	type sum struct{ edges, by int64 }
+	by := map[int]sum{}
+	best := -1
+	for _, e := range edges {
+		for _, rank := range []int{e.Rank, *e.To} {
+			by[rank] = sum{by[rank].edges + 1, by[rank].by + e.By}
+		}
+	}
+	for _, rank := range slices.Sorted(maps.Keys(by)) {
+		if s := by[rank]; s.edges > 1 && (best < 0 || cmp.Or(cmp.Compare(s.edges, by[best].edges), cmp.Compare(s.by, by[best].by)) > 0) {
+			best = rank
+		}
+	}
+	return best
 }
 
 // edge tells whether the edge in a rank's record is slow.
@@ -171,6 +316,14 @@ func (f Finding) Text(name func(rank int) string) string {
 	took := time.Duration(f.Took).Round(time.Millisecond)
 	text := ""
 	switch f.Kind {
+	case LossyEdge:
+		return fmt.Sprintf("the edge from %s to %s loses packets: %s", name(f.Rank), name(*f.To), f.Loss)
+	case SlowRank:
+		var edges []string
+		for _, e := range f.Edges {
+			edges = append(edges, fmt.Sprintf("from %s to %s %s longer than elsewhere, up to %s", name(e.From), name(e.To), span(e.By), span(e.Longest)))
+		}
+		return fmt.Sprintf("all slow edges involve %s: a segment takes %s; whether it sends or receives slowly is not known, links measures that", name(f.Rank), strings.Join(edges, ", and "))
 	case SlowEdge:
 		text = fmt.Sprintf("the edge from %s to %s is slow: a segment takes %s longer than elsewhere, up to %s", name(f.Rank), name(*f.To), span(f.By), span(f.Longest))
 		if f.Times == 1 {

@@ -220,8 +220,9 @@ func TestJudgeWaitsAlone(t *testing.T) {
 		want                     string
 	}{
 		{5, 0, 0, 0, "slow-edge 0 to 1"},
-		{5, 0, 300, 300, "no-cpu 1 to 0"},
-		{5, 300, 100, 300, "no-cpu 0 to 1"},
+		{5, 0, 300, 300, ""}, // all wait for a CPU for as long
+		{5, 300, 100, 300, ""},
+		{5, 0, 700, 300, "no-cpu 1 to 0"},
 		{30, 300, 300, 300, "slow-edge 0 to 1"},
 		{30, 700, 100, 300, "no-cpu 0 to 1"},
 	} {
@@ -240,14 +241,94 @@ func TestJudgeWaitsAlone(t *testing.T) {
 	}
 }
 
+// Packets that are missing on an edge are told before a CPU that is: the ends of the edge are
+// active, and so they wait for a CPU more than ranks that sleep.
+func TestJudgeLoss(t *testing.T) {
+	lossy := Loss{From: 2, To: 3, Sent: 100_000, Resent: 2500, NAKs: 900}
+	for _, c := range []struct {
+		what, want string
+		change     func(all []Record)
+	}{
+		{"nothing", "", func([]Record) {}},
+		{"loss", "lossy-edge 2 to 3", func(all []Record) { all[2].Loss = lossy }},
+		{"loss, slow, and its ends have no CPU", "lossy-edge 2 to 3", func(all []Record) {
+			all[2].Loss = lossy
+			all[2].InFlight, all[3].NoCPU = 20*all[2].InFlight, 900*ms
+		}},
+		{"loss, and its receiver is late since it has no CPU", "lossy-edge 2 to 3", func(all []Record) {
+			all[2].Loss = lossy
+			all[3].Waited, all[3].NoCPU = 100*ms, 900*ms
+		}},
+		{"loss at a rank that stood still", "late 3: it stood still", func(all []Record) {
+			all[2].Loss = lossy
+			all[3].Waited, all[3].Still = 100*ms, 700*ms
+		}},
+		{"loss, and its sender had no CPU, which looks as if it stood still", "lossy-edge 2 to 3", func(all []Record) {
+			all[2].Loss = lossy
+			all[2].Waited, all[2].Still, all[2].NoCPU = 100*ms, 700*ms, 900*ms
+		}},
+		{"a timer ran out", "", func(all []Record) {
+			all[2].Loss = Loss{From: 2, To: 3, Sent: 100_000, Resent: 2500, Timeouts: 20}
+		}},
+		{"some packets overtake others everywhere", "", func(all []Record) {
+			for i := range all {
+				all[i].Loss = Loss{From: int64(i), To: int64(i+1) % 6, Sent: 100_000, Resent: 300, NAKs: 100}
+			}
+		}},
+		{"one packet", "", func(all []Record) { all[2].Loss = Loss{From: 2, To: 3, Sent: 100, Resent: 1, NAKs: 1} }},
+		{"no such ranks", "", func(all []Record) { all[2].Loss.From, all[2].Loss.NAKs, all[2].Loss.Resent = -1, 100, 100 }},
+		{"a rank had no CPU, no more than the others", "", func(all []Record) {
+			for i := range all {
+				all[i].NoCPU = 900 * ms
+			}
+			all[3].Waited = 200 * ms
+		}},
+		{"a rank had no CPU, and the others had", "no-cpu 3", func(all []Record) { all[3].Waited, all[3].NoCPU = 200*ms, 600*ms }},
+		{"acknowledgements of a rank that sends slowly are late, too", "slow-rank 2", func(all []Record) {
+			all[1].InFlight, all[2].InFlight = 700*all[1].InFlight, 500*all[2].InFlight
+		}},
+		{"the edge that carries the data is just below slow", "slow-rank 2", func(all []Record) {
+			all[1].InFlight, all[2].InFlight = 35*all[1].InFlight/10, 26*all[2].InFlight/10
+		}},
+		{"an edge waits for one that is far slower", "slow-edge 3 to 4", func(all []Record) {
+			all[3].InFlight, all[0].InFlight = 900*all[3].InFlight, 200*all[0].InFlight
+		}},
+		{"an edge reported by both ends", "slow-edge 3 to 4", func(all []Record) {
+			all[3].InFlight *= 100
+			all[4] = all[3]
+		}},
+		{"two edges apart", "slow-edge 0 to 1, slow-edge 3 to 4", func(all []Record) {
+			all[0].InFlight, all[3].InFlight = 101*all[0].InFlight, 100*all[3].InFlight
+		}},
+	} {
+		all := make([]Record, 6)
+		for i := range all {
+			all[i] = Record{Took: 1000 * ms, Waited: 900 * ms, From: int64(i), To: int64(i+1) % 6, Flights: 200, InFlight: 200 * ms}
+		}
+		c.change(all)
+		if got := told(all); got != c.want {
+			t.Errorf("%s: %q: expected %q", c.what, got, c.want)
+		}
+	}
+	text := (Finding{Kind: LossyEdge, Rank: 2, To: new(3), Loss: &lossy}).Text(func(rank int) string { return fmt.Sprint("rank ", rank) })
+	if want := "the edge from rank 2 to rank 3 loses packets: resent 2500 of 100000 packets (2.5 %); sequence NAKs: 900"; text != want {
+		t.Errorf("%q: expected %q", text, want)
+	}
+	slow := Finding{Kind: SlowRank, Rank: 2, Edges: []Edge{{1, 2, 60 * ms, 90 * ms}, {2, 3, 50 * ms, 80 * ms}}}
+	const want = "all slow edges involve rank 2: a segment takes from rank 1 to rank 2 60ms longer than elsewhere, up to 90ms, and from rank 2 to rank 3 50ms longer than elsewhere, up to 80ms; whether it sends or receives slowly is not known, links measures that"
+	if text := slow.Text(func(rank int) string { return fmt.Sprint("rank ", rank) }); text != want {
+		t.Errorf("%q: expected %q", text, want)
+	}
+}
+
 func TestWords(t *testing.T) {
-	r := Record{Took: 1, Waited: 2, LongestWait: 3, Waits: 4, First: 5, Transfer: 6, Outside: 7, Reduced: 8, Still: 9, NoCPU: 10, From: 11, To: 12, Flights: 13, InFlight: 14, LongestFlight: 15}
+	r := Record{Took: 1, Waited: 2, LongestWait: 3, Waits: 4, First: 5, Transfer: 6, Sending: 16, Outside: 7, Reduced: 8, Still: 9, NoCPU: 10, From: 11, To: 12, Flights: 13, InFlight: 14, LongestFlight: 15, Loss: Loss{17, 18, 19, 20, 21, 22, 23}}
 	if got := OfWords(r.Words()); got != r {
 		t.Errorf("%+v: expected %+v", got, r)
 	}
 	sum := r
 	sum.Add(r)
-	want := Record{2, 4, 3, 8, 10, 12, 14, 16, 18, 20, 11, 12, 26, 28, 15, 0}
+	want := Record{2, 4, 3, 8, 10, 12, 32, 14, 16, 18, 20, 11, 12, 26, 28, 15, Loss{17, 18, 38, 40, 42, 44, 46}, 0, 0}
 	if sum != want {
 		t.Errorf("%+v: expected %+v", sum, want)
 	}

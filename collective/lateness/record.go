@@ -18,6 +18,7 @@ type Record struct {
 	Waits       int64 `json:"waits"`           // of 1 ms and more
 	First       int64 `json:"first_ns"`        // from entering operations to their first data from another rank
 	Transfer    int64 `json:"transfer_ns"`     // and from then to their ends
+	Sending     int64 `json:"sending_ns"`      // from the last data of another rank to the ends: only what this rank sends is under way
 	Outside     int64 `json:"outside_ns"`      // between operations
 	Reduced     int64 `json:"reduced_ns"`      // reducing and copying
 	Still       int64 `json:"stood_still_ns"`  // stopped, by its own clock
@@ -29,16 +30,20 @@ type Record struct {
 	InFlight      int64 `json:"in_flight_ns"`
 	LongestFlight int64 `json:"longest_flight_ns"`
 
-	excused int64 // of how late this rank was: it had no CPU; see Excuse
+	Loss Loss `json:"loss"` // of the edge that sent most packets again
+
+	// Of how late this rank was, see Excuse: it had no CPU, and it had none when others had.
+	starved, excused int64
 }
 
 // Words is how many words a record takes.
-const Words = 15
+const Words = 23
 
 func (r *Record) fields() [Words]*int64 {
 	return [Words]*int64{
-		&r.Took, &r.Waited, &r.LongestWait, &r.Waits, &r.First, &r.Transfer, &r.Outside, &r.Reduced, &r.Still, &r.NoCPU,
+		&r.Took, &r.Waited, &r.LongestWait, &r.Waits, &r.First, &r.Transfer, &r.Sending, &r.Outside, &r.Reduced, &r.Still, &r.NoCPU,
 		&r.From, &r.To, &r.Flights, &r.InFlight, &r.LongestFlight,
+		&r.Loss.From, &r.Loss.To, &r.Loss.Sent, &r.Loss.Resent, &r.Loss.NAKs, &r.Loss.Timeouts, &r.Loss.RNRs,
 	}
 }
 
@@ -68,6 +73,7 @@ func (r *Record) Add(o Record) {
 	for i := range to {
 		*to[i] += *more[i]
 	}
+	sum.Loss = r.Loss.Plus(o.Loss)
 	sum.LongestWait = max(r.LongestWait, o.LongestWait)
 	sum.LongestFlight, sum.From, sum.To = max(r.LongestFlight, o.LongestFlight), r.From, r.To
 	if r.Flights == 0 || o.Flights > 0 && (r.From != o.From || r.To != o.To) {
@@ -77,6 +83,7 @@ func (r *Record) Add(o Record) {
 		}
 		sum.From, sum.To, sum.Flights, sum.InFlight, sum.LongestFlight = e.From, e.To, e.Flights, e.InFlight, e.LongestFlight
 	}
+	sum.starved += o.starved
 	sum.excused += o.excused
 	*r = sum
 }
@@ -106,7 +113,7 @@ const (
 type Counter struct {
 	kept         Record
 	begun, ended trace.Stamp // the operation that runs; the one before
-	first        trace.Stamp // its first data; 0: none has come
+	first, last  trace.Stamp // its first data, and its last; 0: none has come
 	ran          trace.Stamp // when this rank looked at the clock last
 	busy         int64       // of the operation: reducing, or standing still
 	taken        int64       // when the record was taken last
@@ -114,14 +121,14 @@ type Counter struct {
 
 // Begin begins an operation.
 func (c *Counter) Begin(now trace.Stamp) {
-	if c.begun, c.first, c.ran, c.busy = now, 0, now, 0; c.ended != 0 && now > c.ended {
+	if c.begun, c.first, c.last, c.ran, c.busy = now, 0, 0, now, 0; c.ended != 0 && now > c.ended {
 		c.kept.Outside += int64(now - c.ended)
 	}
 }
 
 // Came notes that data of another rank is here.
 func (c *Counter) Came(now trace.Stamp) {
-	if c.first == 0 {
+	if c.last = now; c.first == 0 {
 		c.first = now
 	}
 }
@@ -153,6 +160,7 @@ func (c *Counter) End(now trace.Stamp) {
 	if c.first != 0 {
 		c.kept.First += int64(c.first - c.begun)
 		c.kept.Transfer += int64(now - c.first)
+		c.kept.Sending += int64(now - c.last)
 	}
 	c.begun = 0
 }
@@ -185,6 +193,9 @@ func (c *Counter) Edge(f *Flight, from, to int) {
 	}
 	*f = Flight{}
 }
+
+// Lost takes what an edge has counted into the record, if none sent more packets again.
+func (c *Counter) Lost(l Loss) { c.kept.Loss = c.kept.Loss.Plus(l) }
 
 // Take returns the record since it was taken last, but for NoCPU.
 func (c *Counter) Take() Record {

@@ -140,7 +140,7 @@ var table = []Failure{
 	{WrongData, []int{2}, "a check found wrong elements", "rank, element, expected and found; the edge, if known",
 		"Memory, adapter or driver damages data.",
 		"What the message says of the edge; `-f soak`; --verify-segments stops before it is used."},
-	{Slow, []int{1}, "it works, and below --floor", "the operation and its busbw",
+	{Slow, []int{1}, "it works, and below --floor or above --max-resent", "the operation and its busbw, or its lossy edge",
 		"A slow link, a wrong device, other load.", "`links`, `bench`, `trace show`: the slow rank."},
 	{Preflight, []int{1, 2}, "a check of doctor is not well", "the checks; at which ranks",
 		"What this node has, or lacks: each row of doctor says it, with the code of the failure that it would lead to.",

@@ -119,6 +119,14 @@ func (w *QP) Modify(a verbs.QPAttr, mask verbs.AttrMask) error {
 	return nil
 }
 
+// Losses implements verbs.LossCounter as far as the queue pair does.
+func (w *QP) Losses() (l verbs.Losses, counted bool) {
+	if c, is := w.QP.(verbs.LossCounter); is {
+		return c.Losses()
+	}
+	return l, false
+}
+
 // PostSend implements verbs.QP. What is posted is noted before: its completion
 // may be polled at once.
 func (w *QP) PostSend(wrs []verbs.WorkRequest) (int, error) {

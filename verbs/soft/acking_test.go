@@ -64,7 +64,7 @@ func (c *talk) answer() {
 // wantAcks checks how many ACKs b has sent.
 func (c *talk) wantAcks(n uint64, when string) {
 	c.t.Helper()
-	if got := c.q.ep.port.AckPkts; got != n {
+	if got := c.q.counts.AckPkts; got != n {
 		c.t.Fatalf("%s: %d ACKs, expected %d", when, got, n)
 	}
 }
@@ -183,7 +183,7 @@ func TestAckWaitsAsLongAsAnswersTake(t *testing.T) {
 		c.answer()
 	}
 	c.now += pause
-	before := c.q.ep.port.AckPkts
+	before := c.q.counts.AckPkts
 	c.ask()
 	c.now += took + took/2
 	for range 2 * ackRounds {

@@ -104,7 +104,11 @@ func (c *Context) Counters(port int) ([]verbs.Counter, error) {
 	}
 	ep.mu.Lock()
 	defer ep.mu.Unlock()
-	return objects.Counters(&ep.port), nil
+	sum := ep.port
+	for _, q := range ep.qps {
+		sum.Add(&q.counts)
+	}
+	return objects.Counters(&sum), nil
 }
 
 func (c *Context) Close() error {

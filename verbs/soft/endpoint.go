@@ -61,7 +61,7 @@ type endpoint struct {
 	probes   probes
 }
 
-// portCounters count packets, and what the queue pairs count.
+// portCounters count packets, and what the queue pairs counted that were closed.
 type portCounters struct {
 	txPackets uint64 `counter:"port_xmit_packets"`
 	rxPackets uint64 `counter:"port_rcv_packets"`

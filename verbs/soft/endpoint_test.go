@@ -66,11 +66,11 @@ func TestTimerLooksAtTheSocketFirst(t *testing.T) {
 	}
 	for peer.ep.progressAll(now) {
 	}
-	if peer.ep.port.AckPkts != 1 {
-		t.Fatalf("%d ACKs were sent, want 1", peer.ep.port.AckPkts)
+	if peer.counts.AckPkts != 1 {
+		t.Fatalf("%d ACKs were sent, want 1", peer.counts.AckPkts)
 	}
 	q.ep.progress(now + int64(time.Hour))
-	if n := &q.ep.port; n.LocalAckTimeoutErr != 0 || n.LossProbes != 0 || !q.rc.Idle() {
+	if n := &q.counts; n.LocalAckTimeoutErr != 0 || n.LossProbes != 0 || !q.rc.Idle() {
 		t.Errorf("%d timers ran out and %d probes were sent for an ACK that had come, the queue pair idle: %v", n.LocalAckTimeoutErr, n.LossProbes, q.rc.Idle())
 	}
 }

@@ -32,6 +32,7 @@ type qp struct {
 	lastID   idTracker
 	acking   acking
 	early    reorder.Packets
+	counts   rc.Counters
 
 	// Inline data is copied here when it is posted; the slots go round with
 	// the send queue.
@@ -56,7 +57,7 @@ func (c *Context) CreateQP(p *objects.Domain, a verbs.QPInitAttr) (verbs.QP, err
 	ep.mu.Lock()
 	q.QPN = objects.NewQPN(func(n uint32) bool { return ep.qps[n] != nil })
 	q.rc = rc.New(rc.Config{
-		QPN: q.QPN, Cap: a.Cap, SigAll: a.SigAll, Memory: p, Counters: &ep.port.Counters, Window: ep.window(verbs.MTU4096.Bytes()),
+		QPN: q.QPN, Cap: a.Cap, SigAll: a.SigAll, Memory: p, Counters: &q.counts, Window: ep.window(verbs.MTU4096.Bytes()),
 		KeepEarly: true,
 	})
 	ep.qps[q.QPN] = q
@@ -235,6 +236,13 @@ func (q *qp) PostRecv(wrs []verbs.WorkRequest) (int, error) {
 	return len(wrs), nil
 }
 
+// Losses implements verbs.LossCounter.
+func (q *qp) Losses() (l verbs.Losses, counted bool) {
+	q.ep.mu.Lock()
+	defer q.ep.mu.Unlock()
+	return q.counts.Losses(), true
+}
+
 // Close implements verbs.QP. Nothing is flushed: completions that were not
 // polled stay, work that was not done makes none, as ibv_destroy_qp has it.
 func (q *qp) Close() error {
@@ -244,6 +252,7 @@ func (q *qp) Close() error {
 	e := q.ep
 	e.mu.Lock()
 	delete(e.qps, q.QPN)
+	e.port.Add(&q.counts)
 	e.recent = nil
 	e.admitPeers()
 	if q.queued {

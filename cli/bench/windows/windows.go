@@ -17,6 +17,7 @@ import (
 	"ringcli/cli/timing"
 	"ringcli/collective"
 	"ringcli/collective/lateness"
+	"ringcli/verbs"
 )
 
 // Stragglers are who or what kept the ring waiting in a stretch of a measurement.
@@ -214,14 +215,20 @@ func Notes(out *render.Printer, s *Summary, late []Stragglers) error {
 // Keeper takes from a Comm what it keeps of a measurement's operations.
 type Keeper struct {
 	comm  *collective.Comm
-	noCPU int64 // when it was read last
-	Each  bool  // it is wanted of each batch
+	noCPU int64          // when it was read last
+	lost  []verbs.Losses // before all
+	Each  bool           // it is wanted of each batch
 	All   lateness.Record
 	Last  Told // of the last batch
+	// Counted: the edges' queue pairs count what they send again. Set by End.
+	Counted bool
 }
 
 // NewKeeper returns a keeper that has kept nothing.
-func NewKeeper(c *collective.Comm) *Keeper { return &Keeper{comm: c, noCPU: lateness.WaitedForCPU()} }
+func NewKeeper(c *collective.Comm) *Keeper {
+	lost, _ := c.Losses()
+	return &Keeper{comm: c, noCPU: lateness.WaitedForCPU(), lost: lost}
+}
 
 // Take takes up what was since the last Take or Drop.
 func (k *Keeper) Take(ctx context.Context, longest float64) error {
@@ -242,8 +249,17 @@ func (k *Keeper) Drop(ctx context.Context) error {
 	return err
 }
 
-// End completes All.
-func (k *Keeper) End() { k.All.NoCPU = min(k.All.NoCPU+k.waitedForCPU(), k.All.Took) }
+// End completes All. What was lost is of all since the keeper was made, whatever was left
+// out: the edges that a batch used differ.
+func (k *Keeper) End() {
+	k.All.NoCPU = min(k.All.NoCPU+k.waitedForCPU(), k.All.Took)
+	var now []verbs.Losses
+	now, k.Counted = k.comm.Losses()
+	k.All.Loss = lateness.Loss{}
+	for peer, l := range now {
+		k.All.Loss = k.All.Loss.Plus(lateness.LossOf(l.Since(k.lost[peer]), k.comm.Rank(), peer))
+	}
+}
 
 func (k *Keeper) waitedForCPU() (ns int64) {
 	now := lateness.WaitedForCPU()
