@@ -170,7 +170,8 @@ func (c *report) judge(ctx context.Context, x *measurement) (*links.Verdict, err
 	x.gone, x.again = newGone(n), true
 	var repeats []*results
 	for range links.Confirmations(n) {
-		if len(v.Findings) == 0 {
+		batches := v.Retests(n)
+		if len(batches) == 0 {
 			break
 		}
 		again := newResults(n, c.results.figures.Group)
@@ -180,7 +181,6 @@ func (c *report) judge(ctx context.Context, x *measurement) (*links.Verdict, err
 			}
 		} else {
 			x.gone.anew(1)
-			batches := v.Retests(n)
 			if err := c.announceAgain(x, c.passes(), batches...); err != nil {
 				return nil, err
 			}
