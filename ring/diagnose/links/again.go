@@ -409,7 +409,7 @@ func (v *Verdict) holds(f *Finding, measured []Pair, again *Figures) bool {
 	}
 	f.AgainRatio = quantile(list, 0.5)
 	holds := v.bad(f, f.AgainRatio)
-	f.Certain = holds && again.N > certainPartners && (f.Place == OnePair || f.Place == Group || f.Again >= certainPartners)
+	f.Certain = holds && (again.N > certainPartners || again.N == 2 && f.Kind == Lossy) && (f.Place == OnePair || f.Place == Group || f.Again >= certainPartners)
 	return holds
 }
 
