@@ -130,8 +130,8 @@ func TestLinksNameADeadRank(t *testing.T) {
 				if o["finding"] != "dead" { // on a busy machine others may be slow
 					continue
 				}
-				if found++; o["culprit"] != "node" || fmt.Sprint(o["from"]) != "[2]" {
-					t.Errorf("%v: expected rank 2", o)
+				if found++; o["culprit"] != "receiver" || fmt.Sprint(o["to"]) != "[2]" {
+					t.Errorf("%v: expected rank 2 as receiver, since what it sends arrives", o)
 				}
 			}
 			if found != 1 {

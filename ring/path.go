@@ -146,12 +146,7 @@ func (e *Edge) prober() (verbs.Prober, bool) {
 	if e == nil {
 		return nil, false
 	}
-	qp := e.QP
-	if w, watched := qp.(*watch.QP); watched {
-		qp = w.QP
-	}
-	p, ok := qp.(verbs.Prober)
-	return p, ok
+	return watch.Prober(e.QP)
 }
 
 // askProbe asks the peer which probes came, and for its own.

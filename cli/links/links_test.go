@@ -83,6 +83,57 @@ func TestWords(t *testing.T) {
 	}
 }
 
+// Where there is no connection, the finding says which packets arrive in which direction, and names
+// one rank once.
+func TestWhatArrives(t *testing.T) {
+	node := links.Finding{Kind: links.Dead, Place: links.Node, From: []int{3}, To: []int{3}, Partners: 8, Of: 8, Again: 8}
+	pair := links.Finding{Kind: links.Dead, Place: links.OnePair, From: []int{0}, To: []int{3}, BothWays: true, Partners: 2, Of: 2, Again: 2}
+	for _, c := range []struct {
+		f           links.Finding
+		there, back int // that arrives at rank 3, and of what it sends
+		want        string
+		place       links.Place
+		bad         []string
+	}{
+		{node, reachNone, reachAll, "rank 3 (d) receives nothing, and what it sends arrives", links.Receiver, []string{"d"}},
+		{node, reachAll, reachNone, "rank 3 (d) sends nothing, and what is sent to it arrives", links.Sender, []string{"d"}},
+		{node, 1024, reachAll, "rank 3 (d) receives nothing longer than 1024 bytes, and what it sends arrives", links.Receiver, []string{"d"}},
+		{node, 1024, 1024, "rank 3 (d) sends and receives nothing longer than 1024 bytes", links.Node, []string{"d"}},
+		{node, 0, 0, "rank 3 (d) sends and receives nothing but the shortest packets", links.Node, []string{"d"}},
+		{node, reachNone, reachNone, "rank 3 (d) has no connection", links.Node, []string{"d"}},
+		{node, reachAll, reachAll, "rank 3 (d) has no connection", links.Node, []string{"d"}},
+		{pair, 1024, reachAll, "only rank 0 (a) to rank 3 (d) carries nothing longer than 1024 bytes, and the other direction is well", links.OnePair, nil},
+		{pair, reachAll, reachNone, "only rank 3 (d) to rank 0 (a) carries nothing, and the other direction is well", links.OnePair, nil},
+		{pair, reachNone, reachNone, "only rank 0 (a) to and from rank 3 (d) has no connection", links.OnePair, nil},
+	} {
+		r := testReport()
+		r.hosts = []string{"a", "b", "c", "d", "e"}
+		r.arrived = map[links.Pair]int{{From: 0, To: 3}: c.there, {From: 3, To: 0}: c.back, {From: 1, To: 3}: c.there, {From: 3, To: 1}: c.back}
+		f := c.f
+		r.direct(&f)
+		got := r.finding(&f)
+		if text, _, _ := strings.Cut(got.Text, ":"); text != c.want || f.Place != c.place {
+			t.Errorf("%d there, %d back: %s %q, expected %s %q", c.there, c.back, f.Place, text, c.place, c.want)
+		}
+		if _, bad := r.lists(&links.Verdict{Findings: []links.Finding{f}}); !slices.Equal(bad, c.bad) {
+			t.Errorf("%s: bad hosts %q, expected %q", c.want, bad, c.bad)
+		}
+	}
+}
+
+// Ranks of one host share no cable.
+func TestNextOfOneHost(t *testing.T) {
+	c := testReport()
+	for _, f := range []links.Finding{
+		{Kind: links.Slow, Place: links.OnePair, From: []int{3}, To: []int{4}, Ratio: 0.5}, {Kind: links.Slow, Place: links.OnePair, From: []int{0}, To: []int{4}, Ratio: 0.5},
+	} {
+		one := f.From[0] == 3
+		if next := c.finding(&f).Next; strings.HasPrefix(next, "no cable") != one || strings.Contains(next, "one cable") {
+			t.Errorf("%v to %v: %q", f.From, f.To, next)
+		}
+	}
+}
+
 // Whoever is named is bad; of a pair nobody knows which end; groups are the network's.
 func TestLists(t *testing.T) {
 	c := testReport()

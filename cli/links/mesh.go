@@ -25,6 +25,7 @@ type measurement struct {
 	own      []figures // this rank's since they were told last
 	rounds   int       // done
 	gone     *gone
+	probing  bool // which packets arrive is measured, and nothing else
 	again    bool // suspects are measured: who is tried no more still has no connection
 }
 
@@ -83,7 +84,11 @@ func (x *measurement) tournament(ctx context.Context, what string, count int, me
 		default:
 			err := nowProblem
 			if err == nil {
-				f, err = x.end(now).pair(ctx, rank < met[rank])
+				if e := x.end(now); x.probing {
+					f = e.probe(ctx, x.number, x.m.Ring.Size(), rank)
+				} else {
+					f, err = e.pair(ctx, rank < met[rank])
+				}
 			}
 			if ctx.Err() != nil {
 				return context.Cause(ctx)
@@ -242,7 +247,8 @@ type results struct {
 	best     []*figures // by pair, see at: of several measurements; nil if there is none
 	measured int        // pairs
 	blind    int        // those with a connection of which nobody can say what they lost
-	soft     bool       // CPUs move the data of some
+	soft     bool       // CPUs make the packets of some
+	copied   bool       // CPUs move the data of some, in memory or as packets
 	figures  *links.Figures
 
 	samples [][]*figures // by pair
@@ -377,7 +383,7 @@ func (r *results) mergeAll() {
 		x := merge(list)
 		back := r.at(at%r.n, at/r.n)
 		r.best[at], r.measured = x, r.measured+1
-		r.soft = r.soft || x.Soft
+		r.soft, r.copied = r.soft || x.Soft, r.copied || x.Soft || x.Shared
 		if x.Shared {
 			f.Kind[at] = 1
 		}

@@ -114,12 +114,15 @@ type figures struct {
 	// Waited is how much of the stream to the other, and of the stream from it, threads of this
 	// rank were ready to run and had no CPU.
 	Waited [2]float64 `json:"o,omitzero"`
-	Device string     `json:"d,omitempty"`
-	Shared bool       `json:"s,omitempty"`
-	Soft   bool       `json:"c,omitempty"` // a CPU moves the data
-	Asks   bool       `json:"q,omitempty"`
-	Dead   bool       `json:"x,omitempty"`
-	Why    string     `json:"w,omitempty"` // it is dead
+	// Arrived is the longest path MTU of which packets arrive from the other: 0 if only the
+	// shortest do, reachNone if none does, reachAll if all do; nil: not probed.
+	Arrived *int   `json:"v,omitempty"`
+	Device  string `json:"d,omitempty"`
+	Shared  bool   `json:"s,omitempty"`
+	Soft    bool   `json:"c,omitempty"` // a CPU moves the data
+	Asks    bool   `json:"q,omitempty"`
+	Dead    bool   `json:"x,omitempty"`
+	Why     string `json:"w,omitempty"` // it is dead
 }
 
 // figures are none yet.
@@ -204,6 +207,51 @@ func (e *end) pair(ctx context.Context, first bool) (f figures, err error) {
 	}
 	e.await(e.longest() + e.patience)
 	return f, errors.Join(e.say(sayDone), e.hear(ctx, sayDone), e.drain(ctx))
+}
+
+const (
+	// reachNone is of a path on which nothing arrives.
+	reachNone = -1
+	// reachAll is of one on which all packets arrive that the path MTU allows.
+	reachAll = 4096
+	// probeTime is how long probes are waited for: a busy peer is some 100 ms late with its own.
+	// They are sent again every probeEvery.
+	probeTime, probeEvery = 2 * time.Second, 200 * time.Millisecond
+	// probeMarks is added to the marks, which no one else counts from there.
+	probeMarks = 0x6c696e6b73 << 24
+)
+
+// probe finds out which packets arrive from the other end, and lets it find out the same.
+func (e *end) probe(ctx context.Context, number uint64, ranks, rank int) figures {
+	f := e.figures()
+	p, can := e.Prober()
+	if !can {
+		return f
+	}
+	mtus := []int{0}
+	for mtu := verbs.MTU256.Bytes(); mtu <= e.MTU; mtu *= 2 {
+		mtus = append(mtus, mtu)
+	}
+	mark := func(from, to int) uint64 {
+		return probeMarks + (number*uint64(ranks)+uint64(from))*uint64(ranks) + uint64(to)
+	}
+	var came []int
+	for begun := time.Now(); len(came) < len(mtus) && time.Since(begun) < probeTime && ctx.Err() == nil; {
+		if p.Probe(mark(rank, e.Peer), mtus, 1) != nil {
+			return f
+		}
+		for tick := time.Now(); len(came) < len(mtus) && time.Since(tick) < probeEvery; time.Sleep(time.Millisecond) {
+			came = p.Probed(mark(e.Peer, rank))
+		}
+	}
+	longest := reachNone
+	if len(came) > 0 {
+		if longest = slices.Max(came); longest == e.MTU {
+			longest = reachAll
+		}
+	}
+	f.Arrived = &longest
+	return f
 }
 
 // waiting begins to watch how long this rank's threads wait for a CPU; the function returns their

@@ -30,6 +30,7 @@ type report struct {
 	again     int // rounds
 	rounds    int
 	ruled     int
+	arrived   map[links.Pair]int // the longest path MTU of which packets arrive, of pairs without a connection
 }
 
 // announce says what comes.
@@ -169,7 +170,8 @@ func (c *report) judge(ctx context.Context, x *measurement) (*links.Verdict, err
 	x.gone, x.again = newGone(n), true
 	var repeats []*results
 	for range links.Confirmations(n) {
-		if len(v.Findings) == 0 {
+		batches := v.Retests(n)
+		if len(batches) == 0 {
 			break
 		}
 		again := newResults(n, c.results.figures.Group)
@@ -179,7 +181,6 @@ func (c *report) judge(ctx context.Context, x *measurement) (*links.Verdict, err
 			}
 		} else {
 			x.gone.anew(1)
-			batches := v.Retests(n)
 			if err := c.announceAgain(x, c.passes(), batches...); err != nil {
 				return nil, err
 			}
@@ -202,7 +203,7 @@ func (c *report) judge(ctx context.Context, x *measurement) (*links.Verdict, err
 	}
 	held := len(v.Findings)
 	v = v.Final()
-	if c.results.soft && c.mode != modeShift {
+	if c.results.copied && c.mode != modeShift {
 		before, again := len(v.Findings), newResults(n, c.results.figures.Group)
 		var err error
 		if v, err = c.try(ctx, x, v, again); err != nil {
@@ -213,6 +214,9 @@ func (c *report) judge(ctx context.Context, x *measurement) (*links.Verdict, err
 	}
 	for _, again := range repeats { // not before: the verdict is about the first figures
 		c.results.takeAgain(again, func(p links.Pair) bool { return crosses(v, p) })
+	}
+	if err := c.probe(ctx, x, v); err != nil {
+		return nil, err
 	}
 	c.again, c.rounds, c.ruled = x.rounds-c.rounds, x.rounds, max(0, first-held-v.Undecided)
 	return v, nil
@@ -246,6 +250,85 @@ func (c *report) try(ctx context.Context, x *measurement, v *links.Verdict, agai
 		again.add(all)
 		v = v.Try(n, again.draws, round >= links.TrialMost)
 	}
+}
+
+// mostProbed is how many pairs of a rank without a connection are probed.
+const mostProbed = 3
+
+// probe finds out which packets arrive where there is no connection, and in which direction: a rank
+// that sends well and receives nothing is a receiver.
+func (c *report) probe(ctx context.Context, x *measurement, v *links.Verdict) error {
+	var pairs []links.Pair
+	for i := range v.Findings {
+		f, own := &v.Findings[i], 0
+		for at, x := range c.results.best {
+			if p := (links.Pair{From: at / c.results.n, To: at % c.results.n}); f.Kind == links.Dead && x != nil && x.Dead && f.Has(p) && own < mostProbed {
+				if own++; !slices.Contains(pairs, p.Reverse()) && !slices.Contains(pairs, p) {
+					pairs = append(pairs, p)
+				}
+			}
+		}
+	}
+	if len(pairs) == 0 {
+		return nil
+	}
+	x.gone, x.again, x.probing = newGone(len(c.hosts)), false, true
+	if err := x.pairs(ctx, "which packets arrive", pairs); err != nil {
+		return err
+	}
+	all, err := x.tell(ctx)
+	c.arrived = map[links.Pair]int{}
+	for rank, list := range all {
+		for _, f := range list {
+			if f.Arrived != nil {
+				c.arrived[links.Pair{From: f.To, To: rank}] = *f.Arrived
+			}
+		}
+	}
+	for i := range v.Findings {
+		c.direct(&v.Findings[i])
+	}
+	return err
+}
+
+// direct leaves the direction of a finding out in which longer packets arrive.
+func (c *report) direct(f *links.Finding) {
+	there, back := c.reach(f)
+	if f.Kind != links.Dead || there == nil || back == nil || *there == *back {
+		return
+	}
+	switch {
+	case f.Place == links.OnePair:
+		if f.BothWays, f.Partners, f.Of = false, 1, 1; *there > *back {
+			f.From, f.To = f.To, f.From
+		}
+	case f.Place == links.Node: // of its pairs both directions were without a connection
+		if f.Partners, f.Of = f.Partners/2, f.Of/2; *there > *back {
+			f.Place, f.To = links.Sender, nil
+		} else {
+			f.Place, f.From = links.Receiver, nil
+		}
+	}
+}
+
+// reach is the longest path MTU of which packets arrive at a finding's receiver, and of those that
+// its sender, or the same rank, has sent back; nil if that was not probed.
+func (c *report) reach(f *links.Finding) (there, back *int) {
+	longest := func(to **int, n int) {
+		if *to == nil || n > **to {
+			*to = &n
+		}
+	}
+	rank := slices.Concat(f.From, f.To)[0]
+	for at, n := range c.arrived {
+		switch {
+		case f.Place == links.OnePair && at.From == f.From[0] && at.To == f.To[0], f.Place != links.OnePair && at.To == rank:
+			longest(&there, n)
+		case f.Place == links.OnePair && at.From == f.To[0] && at.To == f.From[0], f.Place != links.OnePair && at.From == rank:
+			longest(&back, n)
+		}
+	}
+	return there, back
 }
 
 // announceAgain says how many pairs are measured again, so often, and how long that takes, by the
@@ -283,7 +366,7 @@ func (c *report) conclude(ctx context.Context, v *links.Verdict, x *measurement)
 	sum := LinksVerdict{
 		Command: commandName, OK: len(v.Findings) == 0, Mode: c.mode, Ranks: len(c.hosts), Pairs: c.results.measured, Rounds: c.rounds, Again: c.again,
 		Seconds: math.Round(time.Since(c.begun).Seconds()*10) / 10, Write: rounded(f.Alone.Typical()), Both: rounded(f.Both.Typical()),
-		Latency: rounded(f.Latency.Typical()), Findings: len(v.Findings), Ruled: c.ruled, Blind: c.results.blind,
+		Latency: rounded(f.Latency.Typical()), Findings: len(v.Findings), Ruled: c.ruled, Undecided: v.Undecided, Blind: c.results.blind,
 	}
 	var worst error
 	found := make([]LinkFinding, len(v.Findings))

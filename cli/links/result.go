@@ -80,9 +80,14 @@ type LinkFinding struct {
 	Of         int     `json:"of"`          // pairs of the culprit
 	Spreads    float64 `json:"spreads"`     // how many spreads of the noise it is off; 0 of counts
 	Again      int     `json:"again"`       // pairs that were measured again, with partners that do well
-	Confidence string  `json:"confidence"`  // certain or suspect
-	Text       string  `json:"text"`        // it in words
-	Next       string  `json:"next"`        // what to look at
+	// Arrives is the longest path MTU of which packets arrive at To, or those from others at a rank,
+	// where there is no connection: 4096, all do; 0, the shortest alone do; -1, none does; absent: not
+	// probed. ArrivesBack is that of the other direction.
+	Arrives     *int   `json:"arrives,omitempty"`
+	ArrivesBack *int   `json:"arrives_back,omitempty"`
+	Confidence  string `json:"confidence"` // certain or suspect
+	Text        string `json:"text"`       // it in words
+	Next        string `json:"next"`       // what to look at
 }
 
 // Lines implements render.Told.
@@ -108,8 +113,10 @@ type LinksVerdict struct {
 	Both     float64 `json:"both_GBps"`      // the same while the other direction runs, too
 	Latency  float64 `json:"latency_p50_us"` // the median of the pairs
 	Findings int     `json:"findings"`
-	Ruled    int     `json:"ruled_out"`   // suspects that did well when they were measured again
-	Blind    int     `json:"loss_unseen"` // directed pairs of which nobody counted what was lost
+	Ruled    int     `json:"ruled_out"` // suspects that did well when they were measured again
+	// Undecided are suspects of which it was not told whether the load of the hosts makes them slow.
+	Undecided int `json:"undecided"`
+	Blind     int `json:"loss_unseen"` // directed pairs of which nobody counted what was lost
 }
 
 // Lines implements render.Told.
@@ -124,6 +131,9 @@ func (v LinksVerdict) Lines() []render.Line {
 	lines := []render.Line{{Mood: render.Plain, Text: text}}
 	if v.Ruled > 0 {
 		lines = append(lines, render.Line{Mood: render.Faint, Text: fmt.Sprintf("%s did well when measured again", count(v.Ruled, "suspect"))})
+	}
+	if v.Undecided > 0 {
+		lines = append(lines, render.Line{Mood: render.Faint, Text: fmt.Sprintf("%s not named: the load of the hosts may be why", count(v.Undecided, "suspect"))})
 	}
 	if v.Blind > 0 {
 		lines = append(lines, render.Line{Mood: render.Faint, Text: fmt.Sprintf("what was lost was not counted on %d of %d pairs: none of them is called lossy", v.Blind, v.Pairs)})

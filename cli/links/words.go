@@ -28,8 +28,13 @@ func (c *report) finding(f *links.Finding) LinkFinding {
 	if f.Certain {
 		out.Confidence = "certain"
 	}
-	out.Text = c.who(f) + " " + what(f) + ": " + evidence(f, len(c.hosts))
-	out.Next = next(f)
+	does := what(f)
+	if f.Kind == links.Dead {
+		out.Arrives, out.ArrivesBack = c.reach(f)
+		does = deaf(f, out.Arrives, out.ArrivesBack)
+	}
+	out.Text = c.who(f) + " " + does + ": " + evidence(f, len(c.hosts))
+	out.Next = next(f, c.oneHost(f), out.Arrives, out.ArrivesBack)
 	return out
 }
 
@@ -86,6 +91,34 @@ func what(f *links.Finding) string {
 	return fmt.Sprintf("%s at %.2f of the others", does, milder(f))
 }
 
+// deaf says what does not arrive, as probed.
+func deaf(f *links.Finding, there, back *int) string {
+	does, ends := "carries", "the other direction is well"
+	switch f.Place {
+	case links.Sender:
+		does, there, back, ends = "sends", back, there, "what is sent to it arrives"
+	case links.Receiver:
+		does, ends = "receives", "what it sends arrives"
+	case links.Node:
+		does = "sends and receives"
+	}
+	switch {
+	case there == nil || back == nil || *there == reachAll || *there == reachNone && *back == reachNone:
+		return what(f)
+	case *back != reachAll:
+		ends = ""
+	default:
+		ends = ", and " + ends
+	}
+	switch *there {
+	case reachNone:
+		return does + " nothing" + ends
+	case 0:
+		return does + " nothing but the shortest packets" + ends
+	}
+	return fmt.Sprintf("%s nothing longer than %d bytes%s", does, *there, ends)
+}
+
 // milder is the ratio that is told: the first may have been disturbed besides.
 func milder(f *links.Finding) float64 {
 	switch {
@@ -128,19 +161,34 @@ func evidence(f *links.Finding, ranks int) (text string) {
 	return text
 }
 
+// oneHost tells whether all that a finding compares is within one host.
+func (c *report) oneHost(f *links.Finding) bool {
+	hosts := c.hosts
+	if f.Place == links.OnePair {
+		hosts = c.hostsOf(slices.Concat(f.From, f.To))
+	}
+	return !slices.ContainsFunc(hosts, func(h string) bool { return h != hosts[0] })
+}
+
 // next is what to look at.
-func next(f *links.Finding) string {
+func next(f *links.Finding, oneHost bool, there, back *int) string {
+	if oneHost {
+		return "no cable is between ranks of one host: which CPUs the ranks run on, NUMA placement, what else runs there"
+	}
+	if short := func(n *int) bool { return n != nil && *n != reachNone && *n != reachAll }; short(there) || short(back) {
+		return "the MTU of each port on the way: `ip link`, the switch port, `ping -M do -s 4096`; a ring with a smaller --mtu"
+	}
 	switch f.Place {
 	case links.OnePair:
 		switch f.Kind {
 		case links.Dead:
 			return "the path between the two: a filter on UDP 4791, a route, an ACL, a cable; `connect --list` with these two alone"
 		case links.Lossy:
-			return "one cable or one path: its ports' error and discard counters on every switch of the way, optics, FEC"
+			return "not known; what only these two share: the ports' error and discard counters on every switch of the way, optics, FEC"
 		case links.Late:
-			return "one path: its route (another way round, a tunnel), queues that stand full, `ping` and `traceroute` between the two"
+			return "not known; what only these two share: the route (another way round, a tunnel), queues that stand full, `ping` and `traceroute` between the two"
 		}
-		return "one cable or one path: the speed and the errors of the ports on the way, ECMP that puts this flow on a full link"
+		return "not known; what only these two share: the speed and the errors of the ports on the way, ECMP that puts this flow on a full link"
 	case links.Group:
 		return "what joins the two groups: uplinks that are down or oversubscribed, ECMP, a line card"
 	}

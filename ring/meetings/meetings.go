@@ -21,6 +21,7 @@ import (
 	"ringcli/ring/diagnose"
 	"ringcli/ring/edges"
 	"ringcli/ring/locality"
+	"ringcli/ring/watch"
 	"ringcli/verbs"
 )
 
@@ -315,6 +316,9 @@ func (x *Meeting) Repost() error {
 	_, err := x.p.qp.PostRecv(x.recv[:1])
 	return err
 }
+
+// Prober probes the path of the meeting, if its device can.
+func (x *Meeting) Prober() (verbs.Prober, bool) { return watch.Prober(x.p.qp) }
 
 // Part is the end of the meetings that there are: what is polled are those to come.
 func (m *Meetings) Part() {

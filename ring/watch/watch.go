@@ -245,3 +245,12 @@ func Counters(list []verbs.Counter) map[string]uint64 {
 	}
 	return m
 }
+
+// Prober returns what a queue pair, watched or not, probes with, if it can.
+func Prober(qp verbs.QP) (verbs.Prober, bool) {
+	if w, watched := qp.(*QP); watched {
+		qp = w.QP
+	}
+	p, ok := qp.(verbs.Prober)
+	return p, ok
+}

@@ -39,14 +39,15 @@ const alone = 64
 // between slow groups are measured at once first, by which chance is told, and then alone, since only
 // so they tell of themselves.
 func (v *Verdict) Retests(n int) (batches [][]Pair) {
+	if !slices.ContainsFunc(v.Findings, func(f Finding) bool { return !f.surely() }) {
+		return nil
+	}
 	r := retests{v: v, n: n, load: make([]int, n), in: map[Pair]bool{}}
 	r.suspects()
-	if len(v.Findings) > 0 {
-		r.controls()
-	}
+	r.controls()
 	for _, place := range []Place{Group, Sender, Receiver, Node} {
 		for i := range v.Findings {
-			if f := &v.Findings[i]; f.Place == place {
+			if f := &v.Findings[i]; f.Place == place && !f.surely() {
 				for _, p := range r.well(f) {
 					r.add(p)
 				}
@@ -59,7 +60,7 @@ func (v *Verdict) Retests(n int) (batches [][]Pair) {
 	var pairs, between []*Finding
 	for i := range v.Findings {
 		switch f := &v.Findings[i]; {
-		case f.Place != OnePair:
+		case f.Place != OnePair, f.surely():
 		case v.between(Pair{f.From[0], f.To[0]}):
 			between = append(between, f)
 		default:
@@ -110,6 +111,10 @@ func (v *Verdict) Retests(n int) (batches [][]Pair) {
 	}
 	return slices.DeleteFunc(batches, func(b []Pair) bool { return len(b) == 0 })
 }
+
+// surely tells whether there was no connection when it was tried again: a load makes a pair slow, but
+// it does not fail for that, and each try has all ranks wait until its retries are over.
+func (f *Finding) surely() bool { return f.Kind == Dead && f.Again > 0 }
 
 // single is a batch of one pair, which may have been measured with others before.
 func (r *retests) single(p Pair) []Pair {
@@ -288,6 +293,10 @@ func (v *Verdict) Confirm(again *Figures) *Verdict {
 	}
 	left.light(measured, again, well)
 	for _, f := range v.Findings {
+		if f.surely() {
+			left.Findings = append(left.Findings, f)
+			continue
+		}
 		own := measured
 		switch f.Place {
 		case OnePair:
@@ -400,7 +409,7 @@ func (v *Verdict) holds(f *Finding, measured []Pair, again *Figures) bool {
 	}
 	f.AgainRatio = quantile(list, 0.5)
 	holds := v.bad(f, f.AgainRatio)
-	f.Certain = holds && again.N > certainPartners && (f.Place == OnePair || f.Place == Group || f.Again >= certainPartners)
+	f.Certain = holds && (again.N > certainPartners || again.N == 2 && f.Kind == Lossy) && (f.Place == OnePair || f.Place == Group || f.Again >= certainPartners)
 	return holds
 }
 

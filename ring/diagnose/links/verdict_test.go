@@ -72,3 +72,32 @@ func TestLossyOfFewRanks(t *testing.T) {
 		}
 	}
 }
+
+// Who had no connection twice is not tried a third time: all ranks wait for it each time.
+func TestDeadAgainOnce(t *testing.T) {
+	const n = 5
+	measure := func() *links.Figures {
+		f := links.NewFigures(n)
+		for i := range n {
+			for j := range n {
+				switch at := i*n + j; {
+				case i == 3 && j != i || j == 3 && i != j:
+					f.Dead[at] = true
+				case i != j:
+					f.Alone.V[at], f.Latency.V[at] = 10, 4
+				}
+			}
+		}
+		return f
+	}
+	v := links.Judge(measure(), links.Options{})
+	for try := range links.Confirmations(n) {
+		if again := v.Retests(n); (len(again) > 0) != (try == 0) {
+			t.Errorf("try %d: %v is measured again", try, again)
+		}
+		v = v.Confirm(measure())
+	}
+	if f := v.Final().Findings; len(f) != 1 || f[0].Place != links.Node || f[0].From[0] != 3 || f[0].Again == 0 {
+		t.Errorf("%+v: expected rank 3", f)
+	}
+}
