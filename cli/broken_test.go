@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"ringcli/cli/exit"
 )
@@ -101,5 +102,37 @@ func TestPathLoss(t *testing.T) {
 		if o["check"] == "loss" && (o["verdict"] == "WARN") != (o["from"] == 0.0) {
 			t.Errorf("%v", o)
 		}
+	}
+}
+
+// A carrier that goes and comes is told by the rank whose interface it is, with time and packets.
+func TestCarrierThatComesBack(t *testing.T) {
+	t.Parallel()
+	nodes := newIsland(t, 2)
+	file := filepath.Join(t.TempDir(), "log")
+	for i := range nodes {
+		p := program(t, "connect", "--index", string(rune('0'+i)), "--list", nodes.list(), "--timeout", "30s", "-c", "ping; sleep 10m")
+		if i == 1 {
+			p.Args = append(p.Args, "--log-file", file)
+		}
+		p.in(nodes[i]).start(t)
+	}
+	await := func(words string) string {
+		for begun := time.Now(); ; time.Sleep(10 * time.Millisecond) {
+			text, _ := os.ReadFile(file)
+			if strings.Contains(string(text), words) {
+				return string(text)
+			}
+			if time.Since(begun) > hung {
+				t.Fatalf("no %q\n%s", words, text)
+			}
+		}
+	}
+	await(`"ping"`)
+	ip(t, "-n", nodes.bridge(), "link", "set", "dev", "port1", "down")
+	await("port error")
+	ip(t, "-n", nodes.bridge(), "link", "set", "dev", "port1", "up")
+	if text := await("had no carrier for "); !strings.Contains(text, "eth0 of rank 1 had no carrier for ") || !strings.Contains(text, " packets were sent again") {
+		t.Error(text)
 	}
 }

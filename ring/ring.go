@@ -51,7 +51,7 @@ type Ring struct {
 
 	life     context.Context // ends with Close, and running steps with it
 	endLife  context.CancelFunc
-	watching sync.WaitGroup // watchIdle
+	watching sync.WaitGroup // watchIdle and watchLinks
 	tokens   polling.Tokens // guards itself
 	pings    *pings         // guards itself
 	devices  devices        // says of each field what guards it
@@ -175,6 +175,7 @@ func Connect(ctx context.Context, servers []string, index int, o Options) (*Ring
 		}
 	}
 	r.watching.Go(r.watchIdle)
+	r.watching.Go(r.watchLinks)
 	return r, nil
 }
 
