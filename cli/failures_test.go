@@ -53,7 +53,7 @@ func TestFailuresOfABringUp(t *testing.T) {
 		expect [2]told
 	}{
 		"refused": {flags: [2]string{"", "-"}, expect: [2]told{
-			{exit.Critical, "absent", []string{"waiting for rank 1 to connect", "rank 1 (", "connection refused: not started, or already ended"}},
+			{exit.Critical, "absent", []string{"waiting for rank 1 to connect", "rank 1 (", "is not running (connection refused)"}},
 		}},
 		"silence": {flags: [2]string{"", "-"}, at1: func(net.Conn) {}, expect: [2]told{
 			{exit.Critical, "absent", []string{"rank 1 (", "connected, but ", "stopped, or not ringcli"}},

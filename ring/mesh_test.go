@@ -286,7 +286,7 @@ func TestMeshMissingRank(t *testing.T) {
 		_, err := r.Mesh(t.Context(), Purpose{What: "all"}, others(3, r.Rank()))
 		return err
 	}) {
-		if text := textOf(err); !errors.Is(err, context.DeadlineExceeded) && !strings.Contains(text, "reports") || !strings.Contains(text, `waiting for rank 2 to make the connections for all`) {
+		if text := textOf(err); !errors.Is(err, context.DeadlineExceeded) && !strings.Contains(text, "found by") || !strings.Contains(text, `waiting for rank 2 to make the connections for all`) {
 			t.Errorf("rank %d: %s: expected that rank 2 is missing", i, text)
 		}
 		if !world[i].Failed() {

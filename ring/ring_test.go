@@ -262,7 +262,7 @@ func TestMissingRank(t *testing.T) {
 	world := newRings(t, 3, func(_ int, o *Options) { o.Timeout = timeout })
 	start := time.Now()
 	for i, err := range each(world[:2], through(t.Context())) {
-		if usage.Is(err) || !strings.Contains(textOf(err), "connection refused: not started") || !strings.Contains(textOf(err), "up") {
+		if usage.Is(err) || !strings.Contains(textOf(err), "is not running (connection refused)") || !strings.Contains(textOf(err), "up") {
 			t.Errorf("rank %d: %v", i, err)
 		}
 	}

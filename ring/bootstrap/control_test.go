@@ -116,13 +116,13 @@ func TestMissingRank(t *testing.T) {
 	}
 	for i, err := range errs {
 		text := textOf(err)
-		if !strings.Contains(text, fmt.Sprintf("rank 2 (%s): connection refused: not started", nodes[2])) {
+		if !strings.Contains(text, fmt.Sprintf("rank 2 (%s) is not running (connection refused)", nodes[2])) {
 			t.Errorf("rank %d does not say that rank 2 is missing: %s", world[i].rank, text)
 		}
 		if !missedDeadline.MatchString(text) {
 			t.Errorf("rank %d does not say the deadline: %s", world[i].rank, text)
 		}
-		if !strings.Contains(text, "): up") || errors.Is(err, usage.Err) {
+		if !strings.Contains(text, " are up and wait for it") || errors.Is(err, usage.Err) {
 			t.Errorf("rank %d does not say who is up: %s", world[i].rank, text)
 		}
 	}

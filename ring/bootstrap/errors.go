@@ -46,14 +46,61 @@ type TimeoutError struct {
 // afterDigits hides what a rank did before the wait began.
 const afterDigits = 50 * time.Millisecond
 
-// Error is one line: the wait, then every rank that is not this one.
-func (e *TimeoutError) Error() string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "timed out after %s waiting for %s to %s", e.After.Round(afterDigits), calls.Ranks(e.From), e.What)
-	for i, text := range e.reasons() {
-		b.WriteString(map[bool]string{true: ": ", false: "; "}[i == 0] + text)
+// Error is the parts in one line.
+func (e *TimeoutError) Error() string { return e.Parts().String() }
+
+// Parts names first what keeps the ranks waiting: connections that do not arrive, alone where
+// both ends have told of them, ranks that are not up, else those that wait for no other.
+func (e *TimeoutError) Parts() codes.Parts {
+	waited := fmt.Sprintf("timed out after %s waiting for %s to %s", e.After.Round(afterDigits), calls.Ranks(e.From), e.What)
+	p := codes.Parts{Result: strings.Join(e.Cuts, "; "), Evidence: append([]string{waited}, e.Remarks...)}
+	if len(e.Cuts) > 0 {
+		return p
 	}
-	return b.String()
+	var at, waiting []int
+	var why []string
+	for _, peer := range e.Peers {
+		switch {
+		case peer.unasked: // which says nothing of that rank
+			p.Evidence = append(p.Evidence, peer.told())
+		case len(peer.waiting) > 0:
+			waiting = append(waiting, peer.Rank)
+		case len(why) < calls.MostNamed:
+			if peer.Up {
+				why = append(why, fmt.Sprintf("rank %d (%s) is awaited to %s, and is %s", peer.Rank, peer.Node, e.What, peer.State))
+			} else {
+				why = append(why, peer.told())
+			}
+			fallthrough
+		default:
+			at = append(at, peer.Rank)
+		}
+	}
+	if len(at) == 0 { // each waits for another
+		p.Result, p.Evidence = waited, append(e.reasons(), e.Remarks...)
+		return p
+	}
+	if more := len(at) - len(why); more > 0 {
+		why = append(why, fmt.Sprintf("so are %d more", more))
+	}
+	p.Result = strings.Join(why, "; ")
+	if len(waiting) > 0 {
+		are := map[bool]string{true: "is up and waits", false: "are up and wait"}[len(waiting) == 1]
+		p.Result += fmt.Sprintf("; %s %s for %s", calls.Ranks(waiting), are, map[bool]string{true: "it", false: "them"}[len(at) == 1])
+	}
+	if e.FailureCode() == codes.Absent {
+		p.Fix = "start it with the same --list and its own --index, or see there why it ended"
+	}
+	return p
+}
+
+// told is a rank with its state.
+func (p *PeerReport) told() string {
+	text := fmt.Sprintf("rank %d (%s)", p.Rank, p.Node)
+	if strings.HasPrefix(p.State, notRunning) {
+		return text + " is " + p.State
+	}
+	return text + ": " + p.State
 }
 
 // reasons are of few ranks: of many, who is up and waits for another says least.
@@ -64,7 +111,7 @@ func (e *TimeoutError) reasons() []string {
 		peers = slices.SortedStableFunc(slices.Values(peers), func(a, b PeerReport) int { return waits(a) - waits(b) })
 	}
 	for _, p := range peers[:min(len(peers), calls.MostNamed)] {
-		why = append(why, fmt.Sprintf("rank %d (%s): %s", p.Rank, p.Node, p.State))
+		why = append(why, p.told())
 	}
 	if rest := peers[min(len(peers), calls.MostNamed):]; len(rest) > 0 {
 		up := 0
@@ -73,7 +120,7 @@ func (e *TimeoutError) reasons() []string {
 		}
 		why = append(why, fmt.Sprintf("%d more ranks, of which %d are up", len(rest), up))
 	}
-	return append(why, e.Remarks...)
+	return why
 }
 
 // blame names the connections that do not arrive, where the ring has not come up: that

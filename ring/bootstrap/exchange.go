@@ -32,7 +32,9 @@ func (c *Control) Exchange(ctx context.Context, toLeft, toRight any) (fromLeft, 
 			if usage.Is(late) {
 				kind = KindMismatch
 			}
-			v := c.verdict(kind, -1, "%s", late.Error()).Coded(late.FailureCode())
+			said := late.Parts()
+			v := c.verdict(kind, -1, "%s", said.Result).Coded(late.FailureCode())
+			v.Fix, v.Evidence = said.Fix, said.Evidence
 			v.Rank, v.Confidence = missing(late)
 			c.Fail(v)
 		}

@@ -98,7 +98,7 @@ func TestExchangeByHand(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
 			defer cancel()
 			var late *TimeoutError
-			if err := exchange(ctx, c); !errors.As(err, &late) || !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "rank 2 ("+nodes[2].String()+"): connection refused") {
+			if err := exchange(ctx, c); !errors.As(err, &late) || !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "rank 2 ("+nodes[2].String()+") is not running (connection refused)") {
 				return fmt.Errorf("%w: expected that rank 2 is missing", err)
 			}
 			return nil

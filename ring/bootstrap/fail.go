@@ -113,8 +113,8 @@ func (c *Control) propose(v *Verdict, from *connection) {
 // contradict makes what this rank has to say to a neighbour that has found it dead: something
 // between the two resets connections and refuses new ones, as a firewall may.
 func (c *Control) contradict(v *Verdict) *Verdict {
-	cut := c.verdict(KindEdge, -1, "rank %d has found %s dead, which lives: the control connection between them was cut, and a new one refused: look at what lies between them: a firewall, a proxy, an address that moved",
-		v.By, c.name(c.rank))
+	cut := c.verdict(KindEdge, -1, "rank %d has found %s dead, which lives: the control connection between them was cut, and a new one refused", v.By, c.name(c.rank))
+	cut.Fix = verdict.CureCut
 	cut.Edge, cut.Doing, cut.Since = Direction{From: min(v.By, c.rank), To: max(v.By, c.rank), Both: true}, v.Doing, v.Since
 	return cut
 }

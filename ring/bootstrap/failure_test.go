@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"reflect"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -312,7 +313,7 @@ func (l lockedWriter) Write(b []byte) (int, error) {
 func TestStrangerInsteadOfNeighbour(t *testing.T) {
 	t.Parallel()
 	for answer, want := range map[string]string{
-		"HTTP/1.1 400 Bad Request\r\n\r\n": "HTTP", perftest: "perftest 6.06", "": "ibv_rc_pingpong and perftest as servers",
+		"HTTP/1.1 400 Bad Request\r\n\r\n": "HTTP", perftest: "perftest 6.06", "": "closed it without an answer: what has the port there is not known",
 	} {
 		strangerInsteadOfNeighbour(t, answer, want, false)
 		strangerInsteadOfNeighbour(t, answer, want, true)
@@ -370,8 +371,12 @@ func TestATimeoutOfManyIsShort(t *testing.T) {
 		e.Peers = append(e.Peers, PeerReport{Rank: rank, Node: "n", Up: true, State: "up", waiting: []int{rank - 1}})
 	}
 	e.Peers[99] = PeerReport{Rank: 100, Node: "n", State: "connection refused"}
-	text := e.Error()
-	if !strings.Contains(text, "to connect: rank 100 (n): connection refused; rank 1 (n): up; ") || !strings.HasSuffix(text, "; rank 7 (n): up; 241 more ranks, of which 241 are up") {
+	const want = "rank 100 (n): connection refused; ranks 1, 2, 3, 4, 5, 6, 7, 8, 240 more are up and wait for it"
+	if p := e.Parts(); p.Result != want || !slices.Equal(p.Evidence, []string{"timed out after 1s waiting for rank 1 to connect"}) {
+		t.Errorf("%+v: expected %q", p, want)
+	}
+	e.Peers = slices.Delete(e.Peers, 99, 100)
+	if text := e.Error(); !strings.Contains(text, "rank 8 (n): up; 240 more ranks, of which 240 are up") { // each waits for another
 		t.Errorf("%s", text)
 	}
 	if e.Peers = e.Peers[:calls.MostNamed]; strings.Contains(e.Error(), "more ranks") {

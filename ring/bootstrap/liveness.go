@@ -219,7 +219,8 @@ func (c *Control) overdue(now time.Time) *Verdict {
 			v := c.verdict(KindSilent, l.peer, "%s is silent: nothing heard for %s; is it stopped, or its network down?", c.name(l.peer), calls.Ago(now.Sub(l.heard)))
 			v.Confidence = Suspect
 			if p == verdict.ProcessStopped {
-				v = c.verdict(KindStopped, l.peer, "%s is stopped: its host shows %s so, and it has said nothing for %s: %s", c.name(l.peer), who, verdict.Span(now.Sub(l.heard)), verdict.CureStopped)
+				v = c.verdict(KindStopped, l.peer, "%s is stopped: its host shows %s so, and it has said nothing for %s", c.name(l.peer), who, verdict.Span(now.Sub(l.heard)))
+				v.Fix = verdict.CureStopped
 			}
 			return v
 		}
@@ -351,7 +352,9 @@ func (c *Control) look(now time.Time) {
 	if v := verdict.Judge(c.panorama(), c.seen(now)); v != nil {
 		if v.Doing.IsZero() {
 			c.complete(v)
-			v.Text += v.Doing.Told(c.rank)
+			if text := v.Doing.Told(c.rank); text != "" {
+				v.Evidence = append(v.Evidence, text)
+			}
 		}
 		c.propose(v, nil)
 	}

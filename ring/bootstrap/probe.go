@@ -137,7 +137,7 @@ func (c *Control) ProbeRank(ctx context.Context, rank int) PeerReport {
 		if stopped, _, _, pid := c.Process(rank); stopped {
 			p.State = fmt.Sprintf("stopped: its host shows process %d so (fg or kill -CONT goes on)", pid)
 		} else if errors.Is(err, errRefused) && who.PID != 0 {
-			p.State = fmt.Sprintf("connection refused: it had come (%s), and has ended", who)
+			p.State = fmt.Sprintf(notRunning+" (connection refused): it had come (%s), and has ended", who)
 		}
 		return p
 	}
@@ -156,7 +156,10 @@ type muteError struct {
 
 func (e *muteError) Error() string { return e.text }
 
-var errRefused = errors.New("connection refused: not started, or already ended")
+// notRunning begins the state of a rank on whose port nobody listens.
+const notRunning = "not running"
+
+var errRefused = errors.New(notRunning + " (connection refused)")
 
 // unaskedError is that this rank could not call, for want of descriptors or the like.
 type unaskedError struct{ error }

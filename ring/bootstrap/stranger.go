@@ -168,7 +168,7 @@ func explain(conn net.Conn, err error, waited time.Duration) string {
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return fmt.Sprintf("connected, but said nothing that is a frame in %s: stopped, or not ringcli", waited)
 	case errors.Is(err, io.EOF), errors.Is(err, syscall.ECONNRESET):
-		return "hung up without an answer: something else may have the port (ibv_rc_pingpong and perftest as servers do that)"
+		return "took the connection and closed it without an answer: what has the port there is not known (ss -tlnp on that host shows it)"
 	default:
 		return err.Error()
 	}

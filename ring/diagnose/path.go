@@ -28,7 +28,7 @@ func Downfall(own, peer *End) *Blame {
 	return &Blame{
 		Kind: StallEdge, Rank: -1, From: own.Rank, To: peer.Rank, Both: true, Waiter: own.Rank,
 		Certain: peer.Failure != nil && !peer.Failure.HasStatus(verbs.FlushError),
-		Text: fmt.Sprintf("the queue pair of %s to rank %d has failed and is %s: %s", peer.Who(), own.Rank, peer.QPState, peer.downfall()), Fix: "connect again",
+		Text:    fmt.Sprintf("the queue pair of %s to rank %d has failed and is %s: %s", peer.Who(), own.Rank, peer.QPState, peer.downfall()), Fix: "connect again",
 	}
 }
 

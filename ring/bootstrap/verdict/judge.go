@@ -121,22 +121,22 @@ func (p *Panorama) judgeOne(s *Sighting, seen []Sighting) *Verdict {
 	}
 	switch {
 	case e.process == ProcessStopped:
-		return verdict(KindStopped, Certain, "%s is stopped: its host shows %s so%s%s: %s", name, cmp.Or(who, "its process"), e.silence(), e.faults(), CureStopped)
+		return verdict(KindStopped, Certain, "%s is stopped: its host shows %s so%s%s", name, cmp.Or(who, "its process"), e.silence(), e.faults()).cure(CureStopped)
 	case s.Alone > 0 && (e.calls[CallOther] || e.calls[CallRefused] || e.endedTo == by || e.process == ProcessDead):
-		v := verdict(KindIsolated, Suspect, "%s heard neither %s nor %s for %s, and then found %s gone: it was cut off, and they have most likely given it up: look at its network first",
-			p.Name(by), p.Name(p.beside(by, -1)), p.Name(p.beside(by, 1)), Span(s.Alone), name)
+		v := verdict(KindIsolated, Suspect, "%s heard neither %s nor %s for %s, and then found %s gone: it was cut off, and why that one ended is not known",
+			p.Name(by), p.Name(p.beside(by, -1)), p.Name(p.beside(by, 1)), Span(s.Alone), name).cure("look at its network first")
 		v.Rank, v.Since = by, s.Alone
 		return v
 	case e.calls[CallOther]:
-		return verdict(KindLost, Certain, "%s was lost: %s is gone, and another process has its place: %s", name, cmp.Or(who, "its process"), p.cureLost(about))
+		return verdict(KindLost, Certain, "%s was lost: %s is gone, and another process has its place", name, cmp.Or(who, "its process")).cure(p.cureLost(about))
 	case e.calls[CallRefused] && e.word != nil && e.word.Ended != "": // which no dead process sees
 		return p.broken(&e, edge)
 	case e.calls[CallRefused] && e.process != ProcessDead && (e.ended == 0 || p.Size == 2 && !p.Near(about)): // nobody but a firewall may have said so
-		return verdict(KindLost, Suspect, "%s was lost: %s and its host refuses a new connection: its process is dead, or a firewall answers for it: %s", name, e.how(), p.cureLost(about))
+		return verdict(KindLost, Suspect, "%s was lost: %s and its host refuses a new connection: its process is dead, or a firewall answers for it", name, e.how()).cure(p.cureLost(about))
 	case e.calls[CallRefused] || e.process == ProcessDead:
-		return verdict(KindLost, Certain, "%s was lost: %s is dead: %s and its host refuses a new one: %s", name, cmp.Or(who, "its process"), e.how(), p.cureLost(about))
+		return verdict(KindLost, Certain, "%s was lost: %s is dead: %s and its host refuses a new one", name, cmp.Or(who, "its process"), e.how()).cure(p.cureLost(about))
 	case e.ended > 1 && !e.calls[CallAnswered]:
-		return verdict(KindLost, Certain, "%s was lost: %s to both neighbours, and no new one is answered: %s", name, e.how(), p.cureLost(about))
+		return verdict(KindLost, Certain, "%s was lost: %s to both neighbours, and no new one is answered", name, e.how()).cure(p.cureLost(about))
 	case e.endedTo >= 0 && e.calls[CallAnswered]:
 		return p.broken(&e, edge)
 	case e.slept > 0 && (e.fault != nil || e.endedTo >= 0 || e.slept > e.since/4*3): // else it is not heard although it is awake
@@ -144,29 +144,29 @@ func (p *Panorama) judgeOne(s *Sighting, seen []Sighting) *Verdict {
 		if s.Fault != nil && e.slept < p.Death {
 			sure = Suspect // so little ends no operation by itself
 		}
-		return verdict(KindStopped, sure, "%s was stopped for %s, as it says itself%s: %s", name, Span(e.slept), e.faults(), CureStopped)
+		return verdict(KindStopped, sure, "%s was stopped for %s, as it says itself%s", name, Span(e.slept), e.faults()).cure(CureStopped)
 	case e.endedTo >= 0:
-		return verdict(KindLost, Suspect, "%s was lost: %s and its host does not answer any more: %s", name, e.how(), p.cureLost(about))
+		return verdict(KindLost, Suspect, "%s was lost: %s and its host does not answer any more", name, e.how()).cure(p.cureLost(about))
 	case e.silentTo >= 0 && (p.isolated(by, seen) || s.Alone > 0 && (s.Call == CallMute || s.Call == "")):
-		v := verdict(KindIsolated, Suspect, "%s hears neither %s nor %s any more, for %s%s: it is cut off, or both are: look at its network first",
-			p.Name(by), p.Name(p.beside(by, -1)), p.Name(p.beside(by, 1)), Span(e.since), map[bool]string{true: ", although their packets arrive: what it sends is lost"}[s.Arrives])
+		v := verdict(KindIsolated, Suspect, "%s hears neither %s nor %s any more, for %s%s: it is cut off, or both are",
+			p.Name(by), p.Name(p.beside(by, -1)), p.Name(p.beside(by, 1)), Span(e.since), map[bool]string{true: ", although their packets arrive: what it sends is lost"}[s.Arrives]).cure("look at its network first")
 		v.Rank = by
 		return v
 	case e.silentTo >= 0 && e.alive && (e.calls[CallMute] || e.calls[CallAnswered]):
 		return p.cut(&e, edge)
 	case e.silentTo >= 0 && (slow || e.calls[CallOpen] || e.calls[CallAnswered]):
-		return verdict(KindStopped, Suspect, "%s stands still: it has said nothing for %s and %s: %s", name, Span(e.since), still, CureStopped)
+		return verdict(KindStopped, Suspect, "%s stands still: it has said nothing for %s and %s", name, Span(e.since), still).cure(CureStopped)
 	case e.silentTo >= 0 && e.mute > 1:
-		return verdict(KindSilent, Certain, "%s is silent: neither neighbour has heard anything for %s, and no call is answered: its host is down, or cut off from the network: see whether %s answers anybody else%s",
-			name, Span(e.since), p.host(about), e.faults())
+		return verdict(KindSilent, Certain, "%s is silent: neither neighbour has heard anything for %s, and no call is answered: its host is down, or cut off from the network%s",
+			name, Span(e.since), e.faults()).cure(p.cureSilent(about))
 	case e.silentTo >= 0 && p.Size == 2 && e.arrives == by:
-		return edge(Direction{by, about, false}, Suspect, "what %s sends does not reach %s over TCP: nothing heard for %s, although its packets arrive: look at the route and the firewalls from rank %d to rank %d",
-			p.Name(by), name, Span(e.since), by, about)
+		return edge(Direction{by, about, false}, Suspect, "what %s sends does not reach %s over TCP: nothing heard for %s, although its packets arrive",
+			p.Name(by), name, Span(e.since)).cure(cureWay(by, about))
 	case e.silentTo >= 0 && s.Hush, e.silentTo >= 0 && p.Size > 2 && e.witnesses < 2 && s.Silent < p.Death+p.Death/8:
 		return nil // the other neighbour, its or this rank's, is about to say what it sees
 	case e.silentTo >= 0:
-		return verdict(KindSilent, Suspect, "%s is silent: nothing heard for %s, nothing moving and no call answered: its host is down or the network in between%s: see whether %s answers anybody else%s",
-			name, Span(e.since), map[bool]string{true: " (in a ring of two no third rank can tell)"}[p.Size == 2], p.host(about), e.faults())
+		return verdict(KindSilent, Suspect, "%s is silent: nothing heard for %s, nothing moving and no call answered: its host is down or the network in between%s%s",
+			name, Span(e.since), map[bool]string{true: " (in a ring of two no third rank can tell)"}[p.Size == 2], e.faults()).cure(p.cureSilent(about))
 	case s.Fault == nil || e.victim && !s.Late:
 		return nil // whom it failed for will be told
 	}
@@ -180,6 +180,23 @@ func Span(d time.Duration) time.Duration { return d.Round(100 * time.Millisecond
 
 // CureStopped is what to do about a process that is stopped.
 const CureStopped = "continue it (fg, kill -CONT, the debugger), then connect again"
+
+// CureCut is what to do about a TCP connection that ended between two ranks that live.
+const CureCut = "look at what lies between them: a firewall, a proxy, an address that moved"
+
+func cureWay(from, to int) string {
+	return fmt.Sprintf("look at the route and the firewalls from rank %d to rank %d", from, to)
+}
+
+func (p *Panorama) cureSilent(rank int) string {
+	return fmt.Sprintf("see whether %s answers anybody else", p.host(rank))
+}
+
+// cure says what to do.
+func (v *Verdict) cure(fix string) *Verdict {
+	v.Fix = fix
+	return v
+}
 
 // evidence is what all ranks together have seen of one.
 type evidence struct {
@@ -298,8 +315,8 @@ func (p *Panorama) beside(rank, places int) int { return (rank + places + p.Size
 // broken explains two neighbours that both live, and whose connection has ended.
 func (p *Panorama) broken(e *evidence, edge func(Direction, Confidence, string, ...any) *Verdict) *Verdict {
 	d := Direction{min(e.endedTo, e.about), max(e.endedTo, e.about), true}
-	return edge(d, Certain, "the control connection (TCP) between %s and %s was cut (%s), and both live: look at what lies between them: a firewall, a proxy, an address that moved",
-		p.Name(d.From), p.Name(d.To), e.text)
+	return edge(d, Certain, "the control connection (TCP) between %s and %s was cut (%s), and both live",
+		p.Name(d.From), p.Name(d.To), e.text).cure(CureCut)
 }
 
 // cut explains two neighbours that both live, of which one does not hear the other.
@@ -313,14 +330,14 @@ func (p *Panorama) cut(e *evidence, edge func(Direction, Confidence, string, ...
 		d = Direction{b, a, false}
 	}
 	if e.calls[CallAnswered] && !e.calls[CallMute] {
-		return edge(d, Certain, "the control connection (TCP) between %s and %s has carried nothing for %s, and no data moved meanwhile, although rank %d answers a new call: a firewall or a proxy between them has lost it",
-			p.Name(a), p.Name(b), Span(e.since), b)
+		return edge(d, Certain, "the control connection (TCP) between %s and %s has carried nothing for %s, and no data moved meanwhile, although rank %d answers a new call",
+			p.Name(a), p.Name(b), Span(e.since), b).cure(CureCut)
 	}
 	if d.Both {
-		return edge(d, Certain, "nothing passes between %s and %s over TCP, for %s, no data moved meanwhile, and both live: look at the link, the route and the firewalls between them", p.Name(d.From), p.Name(d.To), Span(e.since))
+		return edge(d, Certain, "nothing passes between %s and %s over TCP, for %s, no data moved meanwhile, and both live", p.Name(d.From), p.Name(d.To), Span(e.since)).cure("look at the link, the route and the firewalls between them")
 	}
-	return edge(d, Certain, "what %s sends does not reach %s over TCP, for %s, and no data moved meanwhile, although both live and packets come the other way: look at the route and the firewalls from rank %d to rank %d",
-		p.Name(d.From), p.Name(d.To), Span(e.since), d.From, d.To)
+	return edge(d, Certain, "what %s sends does not reach %s over TCP, for %s, and no data moved meanwhile, although both live and packets come the other way",
+		p.Name(d.From), p.Name(d.To), Span(e.since)).cure(cureWay(d.From, d.To))
 }
 
 // host is the host of a rank, for people.

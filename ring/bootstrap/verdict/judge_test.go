@@ -89,10 +89,10 @@ func TestJudge(t *testing.T) {
 			4, 1, []Sighting{see(1, 2, mute), {By: 2, About: 2, Slept: 3 * time.Second, Age: 100 * time.Millisecond}}, KindStopped, 2, Direction{}, Certain, "for 3s",
 		},
 		"this rank was cut off, and nobody has waited": {
-			4, 1, []Sighting{see(1, 2, func(s *Sighting) { ended(CallRefused)(s); s.Alone = silent }), see(1, 0, func(s *Sighting) { mute(s); s.Alone = silent })}, KindIsolated, 1, Direction{}, Suspect, "given it up",
+			4, 1, []Sighting{see(1, 2, func(s *Sighting) { ended(CallRefused)(s); s.Alone = silent }), see(1, 0, func(s *Sighting) { mute(s); s.Alone = silent })}, KindIsolated, 1, Direction{}, Suspect, "it was cut off",
 		},
 		"this rank was cut off, and sees on its host that nobody has waited": {
-			4, 1, []Sighting{see(1, 2, func(s *Sighting) { mute(s); s.Process, s.Alone = ProcessDead, silent }), see(1, 0, func(s *Sighting) { mute(s); s.Alone = silent })}, KindIsolated, 1, Direction{}, Suspect, "given it up",
+			4, 1, []Sighting{see(1, 2, func(s *Sighting) { mute(s); s.Process, s.Alone = ProcessDead, silent }), see(1, 0, func(s *Sighting) { mute(s); s.Alone = silent })}, KindIsolated, 1, Direction{}, Suspect, "it was cut off",
 		},
 		"a rank that slept a little is cut off from a neighbour": {
 			4, 1, []Sighting{see(1, 2, mute), see(2, 1, mute), {By: 2, About: 2, Slept: silent / 2}}, KindEdge, -1, Direction{1, 2, true}, Certain, "nothing passes",
@@ -124,7 +124,7 @@ func TestJudge(t *testing.T) {
 			slices.Reverse(c.seen)
 			switch {
 			case v == nil && c.kind == "":
-			case v == nil || v.Kind != c.kind || v.Rank != c.rank || v.Edge != c.edge || v.Confidence != c.confidence || v.By != c.own || !strings.Contains(v.Text, c.text):
+			case v == nil || v.Kind != c.kind || v.Rank != c.rank || v.Edge != c.edge || v.Confidence != c.confidence || v.By != c.own || !strings.Contains(v.Error(), c.text):
 				t.Errorf("%s: %+v\nexpected %s, rank %d, edge %v, %s, %q", name, v, c.kind, c.rank, c.edge, c.confidence, c.text)
 			}
 		}

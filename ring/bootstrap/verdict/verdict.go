@@ -65,16 +65,16 @@ type Doing struct {
 // IsZero tells whether the rank was idle.
 func (d Doing) IsZero() bool { return d == Doing{} }
 
-// Told says what a rank was in, behind what happened to it; "" if it was idle.
+// Told says what a rank was in; "" if it was idle.
 func (d Doing) Told(rank int) string {
 	if d.IsZero() {
 		return ""
 	}
-	text := fmt.Sprintf(" (rank %d was in operation %d, %s", rank, d.Operation, d.Words)
+	text := fmt.Sprintf("rank %d was in operation %d, %s", rank, d.Operation, d.Words)
 	if d.Awaited != "" {
 		text += ", and awaited " + d.Awaited
 	}
-	return text + ")"
+	return text
 }
 
 // Verdict is why the ring failed, as every rank is told.
@@ -114,7 +114,7 @@ func (v *Verdict) Parts() codes.Parts {
 	p := codes.Parts{Result: v.Text, Fix: v.Fix, Evidence: slices.Clone(v.Evidence)}
 	switch {
 	case !v.Told, v.Kind == KindCanceled: // whose text names the rank
-	case v.FromEvidence() || v.Kind == KindLost:
+	case len(v.Evidence) > 0 || v.FromEvidence() || v.Kind == KindLost:
 		p.Evidence = append(p.Evidence, fmt.Sprintf("found by rank %d", v.By))
 	default:
 		p.Result = fmt.Sprintf("rank %d reports: %s", v.By, p.Result)
