@@ -30,10 +30,10 @@ func TestMerge(t *testing.T) {
 	}
 	m.AlgBW, m.BusBW = 1, 4./3
 	m.Wrong = nil
-	if err := m.verdict(100); exit.Code(err) != exit.Warning {
+	if err := m.verdict(100, nil); exit.Code(err) != exit.Warning {
 		t.Errorf("below the floor: %v", err)
 	}
-	if err := m.verdict(1); err != nil {
+	if err := m.verdict(1, nil); err != nil {
 		t.Errorf("above the floor: %v", err)
 	}
 }

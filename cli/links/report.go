@@ -297,12 +297,12 @@ func (c *report) direct(f *links.Finding) {
 	if f.Kind != links.Dead || there == nil || back == nil || *there == *back {
 		return
 	}
-	switch {
-	case f.Place == links.OnePair:
+	switch f.Place {
+	case links.OnePair:
 		if f.BothWays, f.Partners, f.Of = false, 1, 1; *there > *back {
 			f.From, f.To = f.To, f.From
 		}
-	case f.Place == links.Node: // of its pairs both directions were without a connection
+	case links.Node: // of its pairs both directions were without a connection
 		if f.Partners, f.Of = f.Partners/2, f.Of/2; *there > *back {
 			f.Place, f.To = links.Sender, nil
 		} else {
