@@ -223,7 +223,8 @@ func TestJudgeWaitsAlone(t *testing.T) {
 		{5, 0, 300, 300, ""}, // all wait for a CPU for as long
 		{5, 300, 100, 300, ""},
 		{5, 0, 700, 300, "no-cpu 1 to 0"},
-		{30, 300, 300, 300, "slow-edge 0 to 1"},
+		{30, 300, 300, 300, ""},
+		{60, 300, 300, 300, "slow-edge 0 to 1"}, // for longer than that explains
 		{30, 700, 100, 300, "no-cpu 0 to 1"},
 	} {
 		all := make([]Record, 4)
@@ -251,6 +252,9 @@ func TestJudgeLoss(t *testing.T) {
 	}{
 		{"nothing", "", func([]Record) {}},
 		{"loss", "lossy-edge 2 to 3", func(all []Record) { all[2].Loss = lossy }},
+		{"packets that overtook others at a port with a rate", "", func(all []Record) {
+			all[2].Loss = Loss{From: 2, To: 3, Sent: 12013, Resent: 13, NAKs: 13}
+		}},
 		{"loss, slow, and its ends have no CPU", "lossy-edge 2 to 3", func(all []Record) {
 			all[2].Loss = lossy
 			all[2].InFlight, all[3].NoCPU = 20*all[2].InFlight, 900*ms
