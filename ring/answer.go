@@ -57,7 +57,7 @@ func (q *question) connectionData(ctx context.Context) (any, error) {
 	}
 	var asked *dataRequest // nil asks for any
 	if err := json.Unmarshal(q.payload, &asked); err != nil && len(q.payload) > 0 {
-		return nil, fmt.Errorf("%s cannot read the request %s for connection data: do all ranks run the same version?", q.r.nodeName(q.r.rank), q.payload)
+		return nil, fmt.Errorf("%s cannot read the request %s for connection data: do all ranks run the same version?", q.r.NodeName(q.r.rank), q.payload)
 	}
 	if asked != nil {
 		if err := q.awaitDevice(ctx, asked.HostLocal); err != nil {
@@ -86,7 +86,7 @@ func ask[T any](ctx context.Context, r *Ring, side Side, kind string, payload an
 		return answer, err
 	}
 	if err := json.Unmarshal(raw, &answer); err != nil {
-		return answer, fmt.Errorf("the answer of %s to %q makes no sense: %w", r.nodeName(r.neighbour(side)), kind, err)
+		return answer, fmt.Errorf("the answer of %s to %q makes no sense: %w", r.NodeName(r.neighbour(side)), kind, err)
 	}
 	return answer, nil
 }
@@ -117,7 +117,7 @@ func (q *question) awaitDevice(ctx context.Context, hostLocal bool) error {
 	}
 	return q.await(ctx, func() bool { _, local := device(); return local == hostLocal }, func() error {
 		name, _ := device()
-		return fmt.Errorf("the %s queue pair of %s is on %s, as it was before both ends said where they are: run exchange there", side, r.nodeName(r.rank), name)
+		return fmt.Errorf("the %s queue pair of %s is on %s, as it was before both ends said where they are: run exchange there", side, r.NodeName(r.rank), name)
 	})
 }
 
@@ -166,13 +166,13 @@ func (q *question) notReady() error {
 		if r.state <= StateOpened {
 			fix = "; run " + steps.Names[r.state+1] + " there"
 		}
-		return fmt.Errorf("%s has no queue pair, its ring is %s%s", r.nodeName(r.rank), r.state, fix)
+		return fmt.Errorf("%s has no queue pair, its ring is %s%s", r.NodeName(r.rank), r.state, fix)
 	}
 	attr, _, err := e.QP.Query()
 	if err != nil {
-		return fmt.Errorf("the %s queue pair of %s cannot be queried: %w", side, r.nodeName(r.rank), err)
+		return fmt.Errorf("the %s queue pair of %s cannot be queried: %w", side, r.NodeName(r.rank), err)
 	}
-	return fmt.Errorf("the %s queue pair of %s is %s: %s there", side, r.nodeName(r.rank), attr.State, steps.Remedies[attr.State])
+	return fmt.Errorf("the %s queue pair of %s is %s: %s there", side, r.NodeName(r.rank), attr.State, steps.Remedies[attr.State])
 }
 
 // signal is a channel that is closed, and replaced, when something has changed.

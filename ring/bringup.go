@@ -46,7 +46,7 @@ func (r *Ring) eachBehind(v Values, to State, do func(*Edge) error) error {
 				continue
 			}
 			if err := do(e); err != nil {
-				return fmt.Errorf("%s queue pair, to %s: %w", e.ID.Name(), r.nodeName(e.Peer), err)
+				return fmt.Errorf("%s queue pair, to %s: %w", e.ID.Name(), r.NodeName(e.Peer), err)
 			}
 		}
 		r.change(func() { r.stepped.notify() })

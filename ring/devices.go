@@ -186,11 +186,11 @@ func (ds *devices) openExpected() error {
 		case own.AskedHostLocal || !own.Auto():
 			c.Why = own.Asked + " was asked for"
 		case c.HostLocal:
-			c.Why = r.nodeName(peer) + " has an address of this machine; exchange will tell"
+			c.Why = r.NodeName(peer) + " has an address of this machine; exchange will tell"
 		case own.NoSHM != "":
 			c.Why = "no shared memory: " + own.NoSHM
 		default:
-			c.Why = r.nodeName(peer) + " is elsewhere; exchange will tell"
+			c.Why = r.NodeName(peer) + " is elsewhere; exchange will tell"
 		}
 		if !c.HostLocal {
 			network = append(network, peer)
@@ -320,7 +320,7 @@ func (o *Options) Locality() locality.Locality {
 }
 
 // bothNames names a rank's end and its peer's for locality.Choose.
-func bothNames(r *Ring, peer int) [2]string { return [2]string{r.nodeName(r.rank), r.nodeName(peer)} }
+func bothNames(r *Ring, peer int) [2]string { return [2]string{r.NodeName(r.rank), r.NodeName(peer)} }
 
 // chosen returns the device for an edge to a rank of some, as both ends chose it.
 func (ds *devices) chosen(c locality.Choice, peers ...int) (edgeDevice, error) {

@@ -47,11 +47,11 @@ func (r *Ring) SetCalls(calls func(number uint64) string) { r.tables.Say(calls) 
 func (q *question) calls(context.Context) (any, error) {
 	var told disagreement.Told
 	if err := json.Unmarshal(q.payload, &told); err != nil {
-		return nil, fmt.Errorf("%s cannot read %s, which is to tell what ranks call: %w", q.r.nodeName(q.r.rank), q.payload, err)
+		return nil, fmt.Errorf("%s cannot read %s, which is to tell what ranks call: %w", q.r.NodeName(q.r.rank), q.payload, err)
 	}
 	known, ok := q.r.tables.Hear(q.side, told)
 	if !ok {
-		return nil, fmt.Errorf("%s is at no operation of epoch %d: its ring is in epoch %d, is asked about too many operations, or closes", q.r.nodeName(q.r.rank), told.Epoch, q.r.Epoch())
+		return nil, fmt.Errorf("%s is at no operation of epoch %d: its ring is in epoch %d, is asked about too many operations, or closes", q.r.NodeName(q.r.rank), told.Epoch, q.r.Epoch())
 	}
 	return known, nil
 }

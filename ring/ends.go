@@ -120,7 +120,7 @@ func init() {
 	answerers[askEnd] = func(q *question, _ context.Context) (any, error) {
 		var asked endAsked // nothing asks for the first channel
 		if err := json.Unmarshal(q.payload, &asked); err != nil && len(q.payload) > 0 {
-			return nil, fmt.Errorf("%s cannot read the question %s: do all ranks run the same version?", q.r.nodeName(q.r.rank), q.payload)
+			return nil, fmt.Errorf("%s cannot read the question %s: do all ranks run the same version?", q.r.NodeName(q.r.rank), q.payload)
 		}
 		return ownEndOf(q.r, q.side.Edge().On(asked.Channel))
 	}
@@ -192,7 +192,7 @@ func (q *question) farEnd(ctx context.Context) (any, error) {
 	r := q.r
 	var asked farEnd
 	if err := json.Unmarshal(q.payload, &asked); err != nil || asked.Of < 0 || asked.Of >= len(r.nodes) || asked.To == r.rank {
-		return nil, fmt.Errorf("%s cannot read the question %s: do all ranks run the same version?", r.nodeName(r.rank), q.payload)
+		return nil, fmt.Errorf("%s cannot read the question %s: do all ranks run the same version?", r.NodeName(r.rank), q.payload)
 	}
 	if asked.Of != r.rank {
 		return askOn[endAnswer](ctx, q, askFarEnd, asked)
@@ -201,7 +201,7 @@ func (q *question) farEnd(ctx context.Context) (any, error) {
 	e := r.mesh.to(asked.To)
 	r.mu.Unlock()
 	if e == nil {
-		return nil, fmt.Errorf("%s has no mesh edge to rank %d", r.nodeName(r.rank), asked.To)
+		return nil, fmt.Errorf("%s has no mesh edge to rank %d", r.NodeName(r.rank), asked.To)
 	}
 	return ownEndOf(r, e.ID)
 }

@@ -76,7 +76,7 @@ func (x *exchange) hear(ctx context.Context) (err error) {
 	r.addrs = r.control.Addrs()
 	for side, raw := range [2]json.RawMessage{Left: fromLeft, Right: fromRight} {
 		if err := json.Unmarshal(raw, &x.remote[side]); err != nil {
-			return fmt.Errorf("what %s sent is no queue pair's address: %w", r.nodeName(r.edges[side].Peer), err)
+			return fmt.Errorf("what %s sent is no queue pair's address: %w", r.NodeName(r.edges[side].Peer), err)
 		}
 	}
 	return nil

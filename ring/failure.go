@@ -91,7 +91,7 @@ func (r *Ring) verdict(err error) *Verdict {
 	case errors.As(err, &c) && c.Status != verbs.FlushError: // which follows from another
 		v.Rank, v.Confidence = c.Peer, bootstrap.Suspect
 	case errors.Is(err, context.Canceled):
-		v.Kind, v.Text = bootstrap.KindCanceled, fmt.Sprintf("%s was %s", r.nodeName(r.rank), ended(err))
+		v.Kind, v.Text = bootstrap.KindCanceled, fmt.Sprintf("%s was %s", r.NodeName(r.rank), ended(err))
 		return v
 	}
 	if code := diagnose.FailureCode(err); code != v.FailureCode() && code != codes.Failed && code != codes.Usage {

@@ -32,6 +32,7 @@ func (m *membership) neighbour(s Side) int {
 	return (m.rank + 1) % n
 }
 
-func (m *membership) nodeName(rank int) string {
+// NodeName is as in "rank 1 (node1)".
+func (m *membership) NodeName(rank int) string {
 	return fmt.Sprintf("rank %d (%s)", rank, m.nodes[rank].Called(m.names))
 }

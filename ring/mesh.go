@@ -210,7 +210,7 @@ func (m *meshCall) at(peer int, err error) error {
 	if err == nil {
 		return nil
 	}
-	return fmt.Errorf("edge to %s: %w", m.r.nodeName(peer), err)
+	return fmt.Errorf("edge to %s: %w", m.r.NodeName(peer), err)
 }
 
 // share tells all ranks something and hears all. If a rank has a problem, all ranks return
@@ -231,18 +231,18 @@ func (m *meshCall) share(ctx context.Context, what string, own meshReport, probl
 	reports := make([]meshReport, len(parts))
 	for rank, part := range parts {
 		if err := json.Unmarshal(part, &reports[rank]); err != nil {
-			return nil, fmt.Errorf("what %s says makes no sense: %w", r.nodeName(rank), err)
+			return nil, fmt.Errorf("what %s says makes no sense: %w", r.NodeName(rank), err)
 		}
 	}
 	for rank, w := range reports {
 		switch {
 		case w.Problem == "":
 		case rank == r.rank:
-			return nil, fmt.Errorf("%s: %w", r.nodeName(rank), problem)
+			return nil, fmt.Errorf("%s: %w", r.NodeName(rank), problem)
 		case w.Usage:
-			return nil, usage.Errorf("%s: %s", r.nodeName(rank), w.Problem)
+			return nil, usage.Errorf("%s: %s", r.NodeName(rank), w.Problem)
 		default:
-			return nil, fmt.Errorf("%s: %s", r.nodeName(rank), w.Problem)
+			return nil, fmt.Errorf("%s: %s", r.NodeName(rank), w.Problem)
 		}
 	}
 	return reports, nil
@@ -282,7 +282,7 @@ func (m *meshCall) has() (list []int) {
 
 // compare holds what all ranks said against each other. All come to the same end.
 func (m *meshCall) compare(reports []meshReport) error {
-	name := m.r.nodeName
+	name := m.r.NodeName
 	for rank, w := range reports {
 		if slices.ContainsFunc(slices.Concat(w.Peers, w.Has), func(peer int) bool { return peer < 0 || peer >= len(reports) }) {
 			return fmt.Errorf("%s names ranks outside the ring: do all ranks run the same ringcli?", name(rank))
@@ -413,5 +413,5 @@ func (r *Ring) Awaited() (a Awaited, ok bool) {
 	if !ok {
 		return a, false
 	}
-	return Awaited{Purpose: purpose, By: r.nodeName(rank), Rank: r.rank}, true
+	return Awaited{Purpose: purpose, By: r.NodeName(rank), Rank: r.rank}, true
 }

@@ -65,9 +65,9 @@ func (r *Ring) Explain(ctx context.Context, peer int, err error) error {
 	}
 	probed := r.Probe(ctx, failed.Edge, &own)
 	tests := diagnose.Tests(&own, &theirs, own.Failure, probed)
-	v := verdict.RollUp(tests, r.nodeName)
+	v := verdict.RollUp(tests, r.NodeName)
 	if v != nil && probed != nil {
-		v = verdict.RollUp(append(tests, r.survey(ctx, failed.Edge, failed.Peer)...), r.nodeName)
+		v = verdict.RollUp(append(tests, r.survey(ctx, failed.Edge, failed.Peer)...), r.NodeName)
 	}
 	switch {
 	case r.Failed(): // and the peer answers no more
@@ -96,7 +96,7 @@ func init() {
 	answerers[askTests] = func(q *question, ctx context.Context) (any, error) {
 		var asked testsAsked
 		if err := json.Unmarshal(q.payload, &asked); err != nil {
-			return nil, fmt.Errorf("%s cannot read the question %s: do all ranks run the same version?", q.r.nodeName(q.r.rank), q.payload)
+			return nil, fmt.Errorf("%s cannot read the question %s: do all ranks run the same version?", q.r.NodeName(q.r.rank), q.payload)
 		}
 		if asked.Of != q.r.rank {
 			return askOn[[]verdict.Test](ctx, q, askTests, asked)
@@ -164,7 +164,7 @@ func init() { answerers[askProbe] = (*question).probe }
 func (q *question) probe(ctx context.Context) (any, error) {
 	var asked probeAsked
 	if err := json.Unmarshal(q.payload, &asked); err != nil || len(asked.MTUs) > maxProbes || asked.Each < 1 || asked.Each > MostLoss || slices.ContainsFunc(asked.MTUs, func(m int) bool { return m < 0 || m > verbs.MTU4096.Bytes() }) {
-		return nil, fmt.Errorf("%s cannot read the question %s: do all ranks run the same version?", q.r.nodeName(q.r.rank), q.payload)
+		return nil, fmt.Errorf("%s cannot read the question %s: do all ranks run the same version?", q.r.NodeName(q.r.rank), q.payload)
 	}
 	if asked.Edge.Of != q.r.rank {
 		return askOn[[]int](ctx, q, askProbe, asked)
@@ -173,7 +173,7 @@ func (q *question) probe(ctx context.Context) (any, error) {
 	p, ok := q.r.edgeTo(asked.Edge, q.side).prober()
 	q.r.mu.Unlock()
 	if !ok {
-		return nil, fmt.Errorf("%s has no edge to rank %d that can probe", q.r.nodeName(q.r.rank), asked.Edge.To)
+		return nil, fmt.Errorf("%s has no edge to rank %d that can probe", q.r.NodeName(q.r.rank), asked.Edge.To)
 	}
 	if err := p.Probe(asked.Mark+1, asked.MTUs, asked.Each); err != nil {
 		return nil, err

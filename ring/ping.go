@@ -78,8 +78,8 @@ func (p *pings) all(ctx context.Context, t Token, asks, answers *ping) error {
 		case errors.As(err, &idle):
 			return fmt.Errorf("the right neighbour, %s, has answered %d of %d pings%s, and %d of %d have come from the left neighbour, %s; nothing came from %s for %s; "+
 				"TCP reaches it, so %s, or has it not begun to ping? %w",
-				r.nodeName(asks.edge.Peer), asks.done, asks.total, asks.edge.ID.Over(), answers.done, answers.total, r.nodeName(answers.edge.Peer),
-				r.nodeName(idle.edge.Peer), idle.quiet.Round(time.Millisecond), idle.edge.doubt(), idle.cause)
+				r.NodeName(asks.edge.Peer), asks.done, asks.total, asks.edge.ID.Over(), answers.done, answers.total, r.NodeName(answers.edge.Peer),
+				r.NodeName(idle.edge.Peer), idle.quiet.Round(time.Millisecond), idle.edge.doubt(), idle.cause)
 		case err != nil:
 			return err
 		}

@@ -198,7 +198,7 @@ func (p *pings) take(t Token, wc *verbs.Completion) {
 		t.Defer(*wc)
 	case wc.Opcode == verbs.WCRecvWriteImm:
 		if x := p.expecting(e); x != nil {
-			x.fail(fmt.Errorf("ping met data written by %s: expected a ping; all ranks must run the same operations in the same order", p.r.nodeName(e.Peer)))
+			x.fail(fmt.Errorf("ping met data written by %s: expected a ping; all ranks must run the same operations in the same order", p.r.NodeName(e.Peer)))
 			return
 		}
 		t.Defer(*wc)
@@ -238,7 +238,7 @@ func (p *pings) receive(t Token, e *Edge, index uint64, wc *verbs.Completion, no
 	var err error
 	switch {
 	case x != nil && !decoded:
-		err = fmt.Errorf("%d bytes from %s are no message", len(msg), p.r.nodeName(e.Peer))
+		err = fmt.Errorf("%d bytes from %s are no message", len(msg), p.r.NodeName(e.Peer))
 	case x != nil:
 		err = p.check(x, &h, msg)
 	case !decoded || !h.IsPing() || h.Seq&seqOfAll != 0:
@@ -279,18 +279,18 @@ func (p *pings) check(x *ping, h *message.Header, msg []byte) error {
 	}
 	switch {
 	case h.Kind != want:
-		return fmt.Errorf("ping met a %s from %s: expected a %s; all ranks must run the same operations in the same order", h.Kind, r.nodeName(peer), want)
+		return fmt.Errorf("ping met a %s from %s: expected a %s; all ranks must run the same operations in the same order", h.Kind, r.NodeName(peer), want)
 	case h.Epoch != r.Epoch() || h.Seq != x.seq || int(h.Sender) != peer:
 		return fmt.Errorf("%s from %s is number %d of epoch %d, sent by rank %d: expected number %d of epoch %d",
-			h.Kind, r.nodeName(peer), h.Seq&^seqOfAll, h.Epoch, h.Sender, x.seq&^seqOfAll, r.Epoch())
+			h.Kind, r.NodeName(peer), h.Seq&^seqOfAll, h.Epoch, h.Sender, x.seq&^seqOfAll, r.Epoch())
 	case h.Arg != uint64(x.total):
 		return usage.Errorf("%s pings %d times and this rank, %d, pings %d times: give all ranks the same count",
-			r.nodeName(peer), h.Arg-1, r.rank, x.total-1)
+			r.NodeName(peer), h.Arg-1, r.rank, x.total-1)
 	case h.Segment != x.done:
-		return fmt.Errorf("%s from %s is of round trip %d: expected round trip %d", h.Kind, r.nodeName(peer), h.Segment, x.done)
+		return fmt.Errorf("%s from %s is of round trip %d: expected round trip %d", h.Kind, r.NodeName(peer), h.Segment, x.done)
 	}
 	if err := h.Verify(msg, MessageSize, origin); err != nil {
-		return fmt.Errorf("%s of round trip %d from %s: %w", h.Kind, h.Segment, r.nodeName(peer), err)
+		return fmt.Errorf("%s of round trip %d from %s: %w", h.Kind, h.Segment, r.NodeName(peer), err)
 	}
 	return nil
 }

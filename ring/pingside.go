@@ -108,7 +108,7 @@ func (p *pings) side(ctx context.Context, t Token, x *ping) error {
 // failedSide says what was awaited, from whom, and what had come.
 func (p *pings) failedSide(x *ping, err error) error {
 	r := p.r
-	who := fmt.Sprintf("the %s neighbour, %s,", x.edge.Side, r.nodeName(x.edge.Peer))
+	who := fmt.Sprintf("the %s neighbour, %s,", x.edge.Side, r.NodeName(x.edge.Peer))
 	if !x.posted {
 		return fmt.Errorf("ping: %s does not answer: %w", who, err)
 	}
@@ -126,7 +126,7 @@ func (q *question) ping(ctx context.Context) (any, error) {
 	r, side := q.r, q.side
 	var asked pingRequest
 	if err := json.Unmarshal(q.payload, &asked); err != nil || asked.Total == 0 || asked.Patience <= 0 {
-		return nil, fmt.Errorf("%s cannot read the request %s for a ping: do all ranks run the same version?", r.nodeName(r.rank), q.payload)
+		return nil, fmt.Errorf("%s cannot read the request %s for a ping: do all ranks run the same version?", r.NodeName(r.rank), q.payload)
 	}
 	soon, cancel := context.WithTimeout(ctx, grace)
 	defer cancel()
@@ -138,7 +138,7 @@ func (q *question) ping(ctx context.Context) (any, error) {
 	}
 	t, err := r.takeToken(soon, polling.Holder{Kind: polling.Pinging})
 	if err != nil {
-		return nil, fmt.Errorf("%s is busy: %w", r.nodeName(r.rank), err)
+		return nil, fmt.Errorf("%s is busy: %w", r.NodeName(r.rank), err)
 	}
 	defer t.Release()
 	if s := r.standing([]Side{side}).State; s != StateRTS && s != StateReady {
@@ -153,7 +153,7 @@ func (q *question) ping(ctx context.Context) (any, error) {
 	}
 	err = r.pings.drive(ctx, t, x)
 	if err != nil {
-		err = fmt.Errorf("%s had answered %d of %d pings: %w", r.nodeName(r.rank), x.done, x.total, err)
+		err = fmt.Errorf("%s had answered %d of %d pings: %w", r.NodeName(r.rank), x.done, x.total, err)
 		r.pings.markUnclean(err)
 	}
 	return nil, err
@@ -164,7 +164,7 @@ func (q *question) pingGo(context.Context) (any, error) {
 	r, side := q.r, q.side
 	var asked pingRequest
 	if err := json.Unmarshal(q.payload, &asked); err != nil {
-		return nil, fmt.Errorf("%s cannot read the word to go: %w", r.nodeName(r.rank), err)
+		return nil, fmt.Errorf("%s cannot read the word to go: %w", r.NodeName(r.rank), err)
 	}
 	p := r.pings
 	p.mu.Lock()
@@ -175,5 +175,5 @@ func (q *question) pingGo(context.Context) (any, error) {
 			return nil, nil
 		}
 	}
-	return nil, fmt.Errorf("%s has given up the ping", r.nodeName(r.rank))
+	return nil, fmt.Errorf("%s has given up the ping", r.NodeName(r.rank))
 }

@@ -80,7 +80,7 @@ func init() {
 	answerers[askPlaces] = func(q *question, ctx context.Context) (any, error) {
 		var asked placesAsked
 		if err := json.Unmarshal(q.payload, &asked); err != nil {
-			return nil, fmt.Errorf("%s cannot read the question %s: do all ranks run the same version?", q.r.nodeName(q.r.rank), q.payload)
+			return nil, fmt.Errorf("%s cannot read the question %s: do all ranks run the same version?", q.r.NodeName(q.r.rank), q.payload)
 		}
 		return append([]diagnose.Place{q.r.ownPlace()}, q.r.placesAt(ctx, q.side.Opposite(), asked.Hops-1)...), nil
 	}

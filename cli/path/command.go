@@ -131,7 +131,11 @@ func Print(s *session.Session, rows []PathCheck, all bool) error {
 	case len(counted[doctor.Warn]) == 0:
 		return nil
 	}
-	return codes.With(codes.Path, exit.Sharedf(code, "%s: %s", name, doctor.Summary(verdicts, counted)))
+	summary := doctor.Summary(verdicts, counted)
+	if v := together(rows, summary, s.Ring.NodeName); v != nil {
+		return codes.With(codes.Path, exit.Sharedf(code, "%w", v))
+	}
+	return codes.With(codes.Path, exit.Sharedf(code, "%s: %s", name, summary))
 }
 
 // The waits of a test; each has a deadline, and none is for a peer that is gone: the
