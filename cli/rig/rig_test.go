@@ -216,12 +216,18 @@ func TestRig(t *testing.T) {
 			}
 		})
 	}
+	count := 0
 	for _, k := range kinds {
+		if k.open != "" {
+			t.Logf("NOT TRIED, but by `make rig`: %s: %s", k.name, k.open)
+			continue
+		}
 		jobs <- k.name
+		count++
 	}
 	close(jobs)
 	workers.Wait()
-	t.Logf("%d kinds in %.0f s", len(kinds), time.Since(begun).Seconds())
+	t.Logf("%d kinds in %.0f s", count, time.Since(begun).Seconds())
 }
 
 // tried runs a kind once more, up to three times in all, where nobody was named or the rig
