@@ -53,7 +53,7 @@ func TestFailuresOfABringUp(t *testing.T) {
 		expect [2]told
 	}{
 		"refused": {flags: [2]string{"", "-"}, expect: [2]told{
-			{exit.Critical, "absent", []string{"waiting for rank 1 to connect", "rank 1 (", "is not running (connection refused)"}},
+			{exit.Critical, "absent", []string{"rank 1 (", "is not running (connection refused)"}},
 		}},
 		"silence": {flags: [2]string{"", "-"}, at1: func(net.Conn) {}, expect: [2]told{
 			{exit.Critical, "absent", []string{"rank 1 (", "connected, but ", "stopped, or not ringcli"}},
@@ -138,7 +138,7 @@ func TestFailuresOfABringUp(t *testing.T) {
 // Bring-ups that fail for the network, between two nodes with a network of their own.
 func TestFailuresOfANetwork(t *testing.T) {
 	const both = "10.77.0.1,10.77.0.2"
-	mute := told{exit.Critical, "unreachable", []string{"waiting for rank 0 to connect", "rank 0 (10.77.0.1:18600)", "host down", "firewall"}}
+	mute := told{exit.Critical, "unreachable", []string{"rank 0 (10.77.0.1:18600)", "host down", "firewall"}}
 	filtered := told{exit.Critical, "edge", []string{"what rank 0 (10.77.0.1:18600) sends to rank 1 (10.77.0.2:18600) over UDP port 4791 does not arrive; what rank 1 sends does", "TCP between them works"}}
 	tooLong := []string{"mtu 4096: expected at most 1024, the active MTU of soft:eth0"}
 	for name, c := range map[string]struct {

@@ -214,7 +214,7 @@ func TestJobsInTwoTerminals(t *testing.T) {
 	}
 	zero.await("the end of both jobs", func(screen string) bool {
 		text := strings.Join(strings.Fields(screen), " ")
-		return regexp.MustCompile(`ringcli: \[5\] all-reduce [^\[]*rank 1 .*ringcli: \[6\] all-gather [^\[]*rank 1 `).MatchString(text)
+		return regexp.MustCompile(`ringcli: rank 1 .*it ended \[5\] all-reduce .*it ended \[6\] all-gather `).MatchString(text)
 	})
 	zero.run("jobs", `nothing runs in the background`)
 	zero.keys("C-d")

@@ -157,7 +157,7 @@ func TestOthersLearnThatANameIsAwaited(t *testing.T) {
 	waits.await(waits.err, `waiting for the address of .*a-1.svc`, 1)
 	other := known[1].on(program(t, append(args, "--index", "1", "--timeout", "2s")...)).in(nodes[1])
 	other.start(t)
-	if code, want := other.end(t, hung), `rank 0 (a-0.svc:18600): up (open: its host knows no address of "a-1.svc" yet)`; code != exit.Critical || !strings.Contains(other.stderr.String(), want) {
+	if code, want := other.end(t, hung), `rank 0 (a-0.svc:18600) is awaited to connect, and is up (open: its host knows no address of "a-1.svc" yet)`; code != exit.Critical || !strings.Contains(other.stderr.String(), want) {
 		t.Errorf("exit code %d: expected %q\n%s", code, want, other.stderr.String())
 	}
 }

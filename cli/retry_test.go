@@ -71,7 +71,7 @@ func TestRetryEnds(t *testing.T) {
 	p := retrier(t, list, 0, "ping", "--timeout", "300ms", "--retry", "400ms")
 	code := p.over()
 	all := of(objects(t, p.out.String()), "connect")
-	if last := all[len(all)-1]; code != exit.Critical || last["retry_s"] != nil || !strings.Contains(fmt.Sprint(last["error"]), "timed out") {
+	if last := all[len(all)-1]; code != exit.Critical || last["retry_s"] != nil || !strings.Contains(fmt.Sprint(last["evidence"]), "timed out") {
 		t.Errorf("exit code %d after %s: expected %d and why\n%s%s", code, time.Since(begun), exit.Critical, p.out, p.err)
 	}
 	p = retrier(t, list, 0, "ping", "--retry", "1h", "--trace", "bootstrap=debug")

@@ -476,7 +476,7 @@ func TestLostWithNothingInFlight(t *testing.T) {
 	if err := errs[2]; !errors.As(err, &completion) || completion.Edge != ring.Left.Edge() || completion.Peer != victim || !strings.Contains(err.Error(), verbs.RetryExceeded.String()) {
 		t.Errorf("rank 2: %v: expected %v at its left queue pair", err, verbs.RetryExceeded)
 	}
-	if err := errs[0]; err == nil || !strings.Contains(err.Error(), "rank 2 reports") {
-		t.Errorf("rank 0: %v: expected what rank 2 reports", err)
+	if err := errs[0]; err == nil || !strings.Contains(err.Error(), "found by rank 2") {
+		t.Errorf("rank 0: %v: expected what rank 2 has found", err)
 	}
 }

@@ -56,6 +56,7 @@ type mostResent = *float64
 func maxResentFlag(fs *pflag.FlagSet) {
 	text := func(v float64) string { return strconv.FormatFloat(v, 'g', -1, 64) + "%" }
 	fs.Var(&command.Parsed[float64]{Kind: "%", Parse: parseShare, Text: text}, "max-resent", "exit with 1 if an edge sends more of its packets again, such as 0.1%")
+	command.Completes(fs, "max-resent", "nothing")
 }
 
 func parseShare(text string) (float64, error) {

@@ -192,8 +192,8 @@ asks for them everywhere; what is about a rank alone, such as ping left or poll,
 the self-check that was not asked for by -c, and each failure are printed there.
 
 Where the ring does not come up, doctor, path and report of the script run all
-the same: over TCP on all ranks that found each other, or on this node alone. The
-exit code stays that of the bring-up. --report-on-failure writes the report.
+the same: over TCP on all ranks that found each other, or on this node alone.
+The exit code stays that of the bring-up. --report-on-failure writes the report.
 
 ` + retryHelp + `
 

@@ -49,14 +49,14 @@ Of a few ranks each pair is measured several times (--passes), of which the
 best counts: other load makes a figure worse, and a fault is in all of them.
 Before anybody is named, suspects are measured again, three times (from 500
 ranks on four times), with partners that did well, and beside pairs that did
-well: what slows these, too, is nobody's fault. Where CPUs move the data, suspects
-then take turns with pairs of the same ranks, up to 24 times: named is who is
-bad each time, if these show that it is no chance (below 1e-4), and its ends did
-not wait for a CPU longer than theirs. Where there is no connection, it is found
-out which packets arrive, and in which direction. Pairs are measured one at a
-time then, the worst 64: pairs at once may share what is thin. Of a slow port
-and a thin link on one way the slower one alone is seen; a slow pair behind a
-link that leaves it less is not.
+well: what slows these, too, is nobody's fault. Where CPUs move the data,
+suspects then take turns with pairs of the same ranks, up to 24 times: named is
+who is bad each time, if these show that it is no chance (below 1e-4), and its
+ends did not wait for a CPU longer than theirs. Where there is no connection, it
+is found out which packets arrive, and in which direction. Pairs are measured
+one at a time then, the worst 64: pairs at once may share what is thin. Of a
+slow port and a thin link on one way the slower one alone is seen; a slow pair
+behind a link that leaves it less is not.
 Ranks that share memory are judged by themselves.
 Groups are those of the list (node3 rack=B) or of --groups, else they are
 looked for. Groups with a higher latency are not named: they lie farther apart.

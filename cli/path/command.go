@@ -56,8 +56,8 @@ each check and direction:
           (ECMP), each takes a path of its own. In brackets: by how much a
           port's packets come later than those of the fastest, in this direction
           alone
-  loss    how many of 512 short packets that the device itself sends arrive (soft
-          devices), and of as many of the kernel's
+  loss    how many of 512 short packets that the device itself sends arrive
+          (soft devices), and of as many of the kernel's
   bytes   whether the counters of the device, and of the interface under a
           device in software, grew by what was sent over the queue pairs. Where
           other traffic grows them by half as much or more that cannot be seen

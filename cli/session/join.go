@@ -107,8 +107,12 @@ func (s *Session) Join(ctx context.Context, patience time.Duration) error {
 // reported then.
 type OverError struct{ Err error }
 
-func (e *OverError) Error() string {
-	return "the ring is over: `reconnect` rebuilds it; it ended with: " + e.Err.Error()
+func (e *OverError) Error() string { return e.Parts().String() }
+
+// Parts has what ended the ring as the evidence.
+func (e *OverError) Parts() codes.Parts {
+	why := codes.Split(e.Err)
+	return codes.Parts{Result: "the ring is over: it ended with: " + why.Result, Fix: "`reconnect` rebuilds it", Evidence: why.Evidence}
 }
 
 func (e *OverError) Unwrap() error { return e.Err }
