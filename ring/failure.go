@@ -142,7 +142,7 @@ func (s *settled) Unwrap() []error { return []error{s.error, s.verdict} }
 // isOwn tells whether a verdict says what this rank has failed with.
 func (r *Ring) isOwn(v *Verdict) bool {
 	first := r.Err()
-	return first != nil && v.By == r.rank && v.Text == codes.Split(first).Result
+	return first != nil && v.By == r.rank && v.Text == r.verdict(first).Text
 }
 
 // settle makes the verdict that all ranks came to why the ring has failed.
