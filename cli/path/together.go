@@ -37,12 +37,10 @@ func together(rows []PathCheck, summary string, name func(rank int) string) *ver
 	case v.Rank < 0:
 		v.Text = fmt.Sprintf("from %s to %s", name(v.Edge.From), name(v.Edge.To))
 	default:
-		v.Text = "between " + name(v.Rank) + " and its neighbours"
-		if v.Culprit == verdict.Receiver {
-			v.Text = "from its neighbours to " + name(v.Rank)
-		} else if v.Culprit == verdict.Sender {
-			v.Text = "from " + name(v.Rank) + " to its neighbours"
-		}
+		v.Text = map[verdict.Culprit]string{
+			verdict.Receiver: "from its neighbours to %s", verdict.Sender: "from %s to its neighbours", verdict.Whole: "between %s and its neighbours",
+		}[v.Culprit]
+		v.Text = fmt.Sprintf(v.Text, name(v.Rank))
 		var others []int
 		for edge := range edges {
 			others = append(others, edge[0]+edge[1]-v.Rank)
