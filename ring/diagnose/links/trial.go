@@ -95,9 +95,10 @@ func (v *Verdict) Trials(n int) (pairs []Pair) {
 }
 
 // Try returns the verdict that is left when all that the trials have measured until now is weighed.
-// A suspect of which one measurement of the time is well is none, nor one that loses nothing any more. One is named if chance would make all its
-// measurements as bad as they are with a probability below one in ten thousand, as often as it does that to
-// the controls. Of whom that is not said after the last round is counted, and not named.
+// A suspect of which one measurement of the time is well is none, nor one that loses nothing any
+// more. One is named if chance would make all its measurements as bad as they are with a
+// probability below one in ten thousand, as often as it does that to the controls. Of whom that is
+// not said after the last round is counted, and not named.
 func (v *Verdict) Try(n int, draws func(Pair) []Draw, last bool) *Verdict {
 	left := *v
 	left.Findings = nil
