@@ -28,6 +28,7 @@ type report struct {
 	files     *files
 	results   *results
 	again     int // rounds
+	anew      int // measurements of suspects that were announced
 	rounds    int
 	ruled     int
 	arrived   map[links.Pair]int // the longest path MTU of which packets arrive, of pairs without a connection
@@ -341,8 +342,9 @@ func (c *report) announceAgain(x *measurement, times int, batches ...[]links.Pai
 	if rounds == 0 {
 		return nil
 	}
+	c.anew++
 	took := time.Since(c.measuring) / time.Duration(max(1, x.rounds)) * time.Duration(rounds)
-	return c.s.Out.Notes(render.Faint, fmt.Sprintf("measuring suspects again, with pairs that did well: %s, %s, about %s", count(pairs, "pair"), count(rounds, "round"), max(took, time.Second).Round(time.Second)))
+	return c.s.Out.Notes(render.Faint, fmt.Sprintf("measuring suspects again (%d), with pairs that did well: %s, %s, about %s", c.anew, count(pairs, "pair"), count(rounds, "round"), max(took, time.Second).Round(time.Second)))
 }
 
 // crosses tells whether a pair is of groups that are slow to each other: alone it has more of what
