@@ -17,7 +17,6 @@ import (
 // typing is what an example needs besides being typed as it stands.
 type typing struct {
 	replace []string          // pairs: what it says, and what is typed
-	short   []string          // likewise in short mode
 	begin   string            // of lines in a shell: the command that this shell is
 	before  []string          // lines typed there first
 	peer    map[string]string // what rank 1 types in a shell of its own beside a line
@@ -46,17 +45,17 @@ var typings = map[string]typing{
 	"ringcli lab d --memory cuda:0":                  {skip: "it wants a GPU: gpu_test.go has libraries of its own for one, and `make test-gpu` a real one"},
 	"ringcli lab b node0":                            {skip: "its server is the stock tool on another node: lab_test.go and `.ci/run verbs` have both"},
 	"ringcli pingpong --device soft:eth0 node0":      {skip: "its server is the stock tool on another node: pingpong_test.go and `.ci/run verbs` have both"},
-	"ringcli bench all-reduce -n 4 -b 8 -e 64M -f 2": {short: []string{"64M", "4K"}},
-	"ringcli connect --index 0 --list node0,node1 -c 'ping; all-reduce --size 1G --check'":                                                             {short: []string{"1G", "1M"}},
+	"ringcli bench all-reduce -n 4 -b 8 -e 64M -f 2": {replace: []string{"64M", "4K"}},
+	"ringcli connect --index 0 --list node0,node1 -c 'ping; all-reduce --size 1G --check'":                                                             {replace: []string{"1G", "1M"}},
 	"ringcli local -n 2 --device soft:lo -f eager-rendezvous":                                                                                          {long: true},
-	"ringcli bench all-gather -n 2 --device soft:lo -b 64K -e 64M -f 4 --protocol eager,rendezvous-write,rendezvous-read":                              {short: []string{"64M", "1M"}},
-	"ringcli bench all-reduce -n 2 -b 8 -e 16M -f 8 --algorithm ring,inbox --protocol eager,rendezvous,rendezvous-read,direct":                         {short: []string{"16M", "64K"}},
-	"ringcli bench all-reduce -n 2 --device soft:lo -b 1K -e 16M -f 4 --protocol eager,receiver-initiated,rendezvous-write,rendezvous-read --iters 10": {short: []string{"16M", "64K"}},
-	"ringcli bench all-reduce -n 4 --device soft:lo --algorithm all -b 8 -e 4M -f 8 --iters 10":                                                        {short: []string{"4M", "256K"}},
+	"ringcli bench all-gather -n 2 --device soft:lo -b 64K -e 64M -f 4 --protocol eager,rendezvous-write,rendezvous-read":                              {replace: []string{"64M", "1M"}},
+	"ringcli bench all-reduce -n 2 -b 8 -e 16M -f 8 --algorithm ring,inbox --protocol eager,rendezvous,rendezvous-read,direct":                         {replace: []string{"16M", "64K"}},
+	"ringcli bench all-reduce -n 2 --device soft:lo -b 1K -e 16M -f 4 --protocol eager,receiver-initiated,rendezvous-write,rendezvous-read --iters 10": {replace: []string{"16M", "64K"}},
+	"ringcli bench all-reduce -n 4 --device soft:lo --algorithm all -b 8 -e 4M -f 8 --iters 10":                                                        {replace: []string{"4M", "256K"}},
 	"ringcli local -n 4 --shell --device soft:lo":                                                                                                      {long: true},
 	"ringcli connect --index 0 --list node0,node1 --channels 4 --device soft:eth0,soft:eth1":                                                           {replace: []string{"eth0", "lo", "eth1", "lo"}},
 	"ringcli transport bench --device shm":                                                                                                             {replace: []string{"--device shm", "--device shm -e 16K --benchmark_min_time=2x"}},
-	"ringcli bench p2p -n 2":                                                                                                                           {short: []string{"-n 2", "-n 2 -e 64K"}},
+	"ringcli bench p2p -n 2":                                                                                                                           {replace: []string{"-n 2", "-n 2 -e 64K"}},
 	"ringcli connect --list 'node[0-3,7]' --index 2":                                                                                                   {skip: "it takes nodes of these names: ring/bootstrap/hosts reads such lists in its tests"},
 }
 
@@ -353,9 +352,6 @@ func (y *typist) environment() []string {
 func as(command, list string) string {
 	how := typings[command]
 	command = strings.NewReplacer(how.replace...).Replace(strings.TrimSuffix(command, " &"))
-	if testing.Short() {
-		command = strings.NewReplacer(how.short...).Replace(command)
-	}
 	return listFlag.ReplaceAllString(command, "--list "+list)
 }
 
