@@ -132,7 +132,11 @@ func Print(s *session.Session, rows []PathCheck, all bool) error {
 		return nil
 	}
 	summary := doctor.Summary(verdicts, counted)
-	if v := together(rows, summary, s.Ring.NodeName); v != nil {
+	who := func(rank int) string { return fmt.Sprintf("rank %d", rank) }
+	if s.Ring != nil {
+		who = s.Ring.NodeName
+	}
+	if v := together(rows, summary, who); v != nil {
 		return codes.With(codes.Path, exit.Sharedf(code, "%w", v))
 	}
 	return codes.With(codes.Path, exit.Sharedf(code, "%s: %s", name, summary))
