@@ -248,7 +248,7 @@ func (o *outcome) readText(r *ring) {
 	}
 	said := regexp.MustCompile(`^ringcli: |^# .*\brank \d|FAIL|^[a-z ]*rank \d+.*\b(slow|loses|lossy|dead)`)
 	for _, text := range lines {
-		if said.MatchString(text) {
+		if said.MatchString(text) && !strings.HasPrefix(text, "# cut short after ") { // the row until then
 			o.First = text
 			break
 		}
