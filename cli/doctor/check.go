@@ -46,7 +46,7 @@ type Preflight struct {
 // code as it is.
 var clockChecks = []string{"clock", "clocks"}
 
-// well tells whether there is nothing to mend.
+// well tells whether the check passed or was skipped.
 func (p Preflight) well() bool { return p.Verdict == Pass || p.Verdict == Skip }
 
 // Counts says how many checks came to what: "20 passed, 20 skipped, 1 warning, 0 failed".

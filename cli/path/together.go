@@ -10,8 +10,8 @@ import (
 	"ringcli/ring/bootstrap/verdict"
 )
 
-// together is what the checks that failed have in common: a rank, as the roll-up of the ring
-// has it, or an edge; nil if they have nothing.
+// together is what all checks that failed have in common: a rank as receiver, as sender or as
+// both, as the ring's roll-up has it, or an edge; nil if one of them has nothing to do with it.
 func together(rows []PathCheck, summary string, name func(rank int) string) *verdict.Verdict {
 	var tests []verdict.Test // whether a direction is well stands for what arrives
 	failed, edges := 0, map[[2]int]bool{}
@@ -28,6 +28,12 @@ func together(rows []PathCheck, summary string, name func(rank int) string) *ver
 	}
 	found := verdict.RollUp(tests, name)
 	if found == nil || found.Rank < 0 && len(edges) > 1 {
+		return nil
+	}
+	if found.Rank >= 0 && slices.ContainsFunc(tests, func(t verdict.Test) bool {
+		to, from := t.To == found.Rank && found.Culprit != verdict.Sender, t.From == found.Rank && found.Culprit != verdict.Receiver
+		return t.Result() != verdict.All && !to && !from
+	}) {
 		return nil
 	}
 	v := &verdict.Verdict{Kind: verdict.KindEdge, Code: codes.Path, Rank: found.Rank, Culprit: found.Culprit, Edge: found.Edge, Confidence: verdict.Certain, Evidence: []string{summary}}

@@ -21,6 +21,8 @@ func TestTogether(t *testing.T) {
 		{"a direction", [][2]int{{2, 3}}, "1 of 12 checks failed, all of the path from rank 2 (n2) to rank 3 (n3)"},
 		{"an edge", [][2]int{{2, 3}, {3, 2}}, "2 of 12 checks failed, all of the path between rank 2 (n2) and rank 3 (n3), in both directions"},
 		{"two edges", [][2]int{{2, 3}, {5, 0}}, ""},
+		{"a receiver, and another edge", [][2]int{{2, 3}, {4, 3}, {0, 1}}, ""},
+		{"a receiver that one neighbour does not hear, too", [][2]int{{2, 3}, {4, 3}, {3, 2}}, ""},
 	} {
 		var rows []PathCheck
 		for rank := range 6 {

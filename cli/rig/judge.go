@@ -292,7 +292,7 @@ func (o *outcome) culprits(i int) culprits {
 			}
 		}
 	}
-	for _, a := range o.accused { // the other ends of edges that an accused rank explains are well
+	for _, a := range o.accused { // the other end of an edge whose fault is an accused rank is healthy
 		explained := slices.ContainsFunc(a.ends(), func(end int) bool { return n.ranks[end] })
 		for _, end := range a.ends() {
 			n.ends[end] = n.ends[end] || a.Rank < 0 && a.Source != "lateness" && !explained
