@@ -87,7 +87,7 @@ func TestTraceShowOfSharedMemory(t *testing.T) {
 	}
 	for what, want := range map[string]int{
 		`(?m)^operation \d+: all-reduce of 1 MiB, direct, 3 ranks, [\d.]+ us$`: 1,
-		`(?m)^rank \d    steps \|[ .]*(0+a*|a+)[ .]*\|$`:                            3, // a step of less than a column has none
+		`(?m)^rank \d    steps \|[ .]*(0+a*|a+)[ .]*\|$`:                       3, // a step of less than a column has none
 		`(?m)^ +reduce \|.*[#+].*\|$`:                                          3,
 		`(?m)^ +(out|in) \|`:                                                   0,
 		`(?m)^(reduce-scatter|all-gather) 0(  +[\d.]+){3}  (rank \d|-)$`:       2,
