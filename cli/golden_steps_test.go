@@ -41,7 +41,7 @@ func stepExamples() []example {
 		if state == verbs.StateRTR || state == verbs.StateRTS {
 			findings = append(findings, failure.SideFinding{Command: command, Side: "left", Finding: diagnose.Finding{
 				Severity: diagnose.Fault, Attribute: "rq_psn", Rank: 1, Own: "000005", Peer: "abcdef",
-				Text: "rank 1 expects PSN 000005 first, but rank 249 sends abcdef: its packets are taken for old ones and are dropped",
+				Text: "rank 1 expects PSN 0x000005 first, but rank 249 sends 0xabcdef: its packets are taken for old ones and are dropped",
 				Fix:  "on rank 1: reset, init, exchange, and rtr without --psn",
 			}})
 		}

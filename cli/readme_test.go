@@ -189,7 +189,7 @@ var shapes = []struct {
 	{regexp.MustCompile(`\|.*$`), "|"},             // a chart
 	{regexp.MustCompile(` at CPUs? [-,0-9]+`), ""}, // if that is settled
 	{regexp.MustCompile(`\s+(\*<?|<|slowest)(\s|$)`), "$2"},
-	{regexp.MustCompile(`0x[0-9a-f]+|\b[0-9a-f]{6}\b`), "0"},
+	{regexp.MustCompile(`0x[0-9a-f]+`), "0"},
 	{regexp.MustCompile(`\b(?:\d+\.){3}\d+(?::\d+)?`), "ADDRESS"},
 	{regexp.MustCompile(`\b\d+(?:\.\d+)?(?:e[-+]\d+)?(?:[KMG]\b|%)?`), "0"},
 	{regexp.MustCompile(`\s+`), " "},

@@ -222,7 +222,7 @@ func TestDiagnosePSN(t *testing.T) {
 		w.walk(dose{init: with(0, Values{PSN: new(uint32(1<<24 - 2))}), rts: with(0, Values{Side: new(Right), PSN: new(uint32(3))})}, StateRTS)
 		err := w.send(64)
 		w.status(err, verbs.RetryExceeded)
-		text := []string{"PSN 3", "expects 16777214", "ahead by 5", "sequence NAKs", "RETRY_EXC (12)"}
+		text := []string{"PSN 0x000003", "expects 0xfffffe", "ahead by 5", "sequence NAKs", "RETRY_EXC (12)"}
 		w.first(0, err, expectation{"sq_psn", 0, "began with 3", "rq_psn 16777214", text})
 		w.first(1, errWaited, expectation{"rq_psn", 0, "rq_psn 16777214", "began with 3", text})
 	})
@@ -254,7 +254,7 @@ func TestDiagnosePSN(t *testing.T) {
 	t.Run("further behind", func(t *testing.T) {
 		w := admit(t, nil)
 		w.walk(dose{init: with(0, Values{PSN: new(uint32(100))}), rtr: with(1, Values{Side: new(Left), PSN: new(uint32(110))}), rts: with(0, Values{Timeout: new(18)})}, StateRTS)
-		text := []string{"PSN 100", "expects 110", "behind by 10", "duplicates", "acknowledges PSN 109", "rank 0 sees success"}
+		text := []string{"PSN 0x000064", "expects 0x00006e", "behind by 10", "duplicates", "acknowledges PSN 0x00006d", "rank 0 sees success"}
 		w.first(0, nil, expectation{"sq_psn", 1, "sq_psn 100", "rq_psn 110", text})
 		if err := w.world[0].Right().SendMessage(make([]byte, 64)); err != nil {
 			t.Fatal(err)
@@ -267,7 +267,7 @@ func TestDiagnosePSN(t *testing.T) {
 		w.walk(dose{init: with(0, Values{PSN: new(uint32(100))}), rts: with(0, Values{Side: new(Right), PSN: new(uint32(90))})}, StateRTS)
 		err := w.send(64)
 		w.status(err, verbs.RetryExceeded)
-		text := []string{"PSN 90", "expects 100", "behind by 10", "RETRY_EXC (12)"}
+		text := []string{"PSN 0x00005a", "expects 0x000064", "behind by 10", "RETRY_EXC (12)"}
 		w.first(0, err, expectation{"sq_psn", 0, "began with 90", "rq_psn 100", text})
 		w.first(1, errWaited, expectation{"rq_psn", 0, "rq_psn 100", "began with 90", text})
 	})

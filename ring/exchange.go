@@ -11,6 +11,7 @@ import (
 	"ringcli/ring/edges"
 	"ringcli/ring/locality"
 	"ringcli/trace"
+	"ringcli/verbs"
 )
 
 // Exchange finds both neighbours and swaps the queue pairs' addresses with them,
@@ -48,7 +49,7 @@ func (r *Ring) Exchange(ctx context.Context) error {
 		r.mu.Unlock()
 		for _, e := range slices.Concat(r.edges[Left].Channels(), r.edges[Right].Channels()) {
 			trace.Debug(trace.Ring, "exchanged with neighbour", slog.Int("neighbour", e.Peer), slog.String("side", e.Side.String()), slog.Int("channel", e.ID.Channel()),
-				slog.Uint64("qpn", uint64(e.Remote.QPN)), slog.Uint64("psn", uint64(e.Remote.PSN)), slog.String("gid", e.Remote.GID.String()))
+				slog.String("qpn", verbs.Hex(e.Remote.QPN)), slog.String("psn", verbs.Hex(e.Remote.PSN)), slog.String("gid", e.Remote.GID.String()))
 		}
 		return nil
 	})

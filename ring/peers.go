@@ -45,12 +45,12 @@ func (r *Ring) Peers() ([]PeerStatus, error) {
 	return out, nil
 }
 
-// doubt asks what may be wrong where nothing comes over the edge although TCP works.
-func (e *Edge) doubt() string {
+// silent says that nothing comes over the edge although TCP works.
+func (e *Edge) silent() string {
 	if e.device.Attr.HostLocal {
-		return "is its process stopped"
+		return "TCP reaches it, its queue pair does not answer"
 	}
-	return fmt.Sprintf("is RoCE traffic (UDP port %d) filtered", e.Remote.UDPPort)
+	return fmt.Sprintf("TCP reaches it, RoCE (UDP port %d) brings nothing", e.Remote.UDPPort)
 }
 
 // CompletionError explains a completion whose status is not success. If the ring

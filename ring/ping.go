@@ -77,9 +77,9 @@ func (p *pings) all(ctx context.Context, t Token, asks, answers *ping) error {
 		switch {
 		case errors.As(err, &idle):
 			return fmt.Errorf("the right neighbour, %s, has answered %d of %d pings%s, and %d of %d have come from the left neighbour, %s; nothing came from %s for %s; "+
-				"TCP reaches it, so %s, or has it not begun to ping? %w",
+				"%s: %w",
 				r.NodeName(asks.edge.Peer), asks.done, asks.total, asks.edge.ID.Over(), answers.done, answers.total, r.NodeName(answers.edge.Peer),
-				r.NodeName(idle.edge.Peer), idle.quiet.Round(time.Millisecond), idle.edge.doubt(), idle.cause)
+				r.NodeName(idle.edge.Peer), idle.quiet.Round(time.Millisecond), idle.edge.silent(), idle.cause)
 		case err != nil:
 			return err
 		}

@@ -114,7 +114,7 @@ func (p *pings) failedSide(x *ping, err error) error {
 	}
 	hint := ""
 	if errors.Is(err, context.DeadlineExceeded) {
-		hint = "; TCP reaches it, so " + x.edge.doubt() + "?"
+		hint = "; " + x.edge.silent()
 	}
 	err = fmt.Errorf("%s has answered %d of %d pings: %w%s; reset on both ends", who, x.done, x.total, err, hint)
 	r.pings.markUnclean(err)

@@ -125,13 +125,13 @@ func (a *QPAttr) values() map[AttrMask]any {
 		AttrTimeout:         a.Timeout,
 		AttrRetryCnt:        a.RetryCnt,
 		AttrRNRRetry:        a.RNRRetry,
-		AttrRQPSN:           fmt.Sprintf("%#x", a.RQPSN),
+		AttrRQPSN:           Hex(a.RQPSN),
 		AttrMaxRDAtomic:     a.MaxRDAtomic,
 		AttrMinRNRTimer:     a.MinRNRTimer,
-		AttrSQPSN:           fmt.Sprintf("%#x", a.SQPSN),
+		AttrSQPSN:           Hex(a.SQPSN),
 		AttrMaxDestRDAtomic: a.MaxDestRDAtomic,
 		AttrCap:             fmt.Sprintf("%+v", a.Cap),
-		AttrDestQPN:         fmt.Sprintf("0x%06x", a.DestQPN),
+		AttrDestQPN:         Hex(a.DestQPN),
 	}
 }
 
@@ -369,3 +369,6 @@ func (a *AHAttr) refused(path *ModifyPath, errno syscall.Errno) *outOfRange {
 	}
 	return nil
 }
+
+// Hex is a queue pair number or a packet sequence number, 24 bits, as texts and tables have it.
+func Hex(n uint32) string { return fmt.Sprintf("0x%06x", n) }

@@ -39,11 +39,11 @@ const (
 // edgeColumns are what a step's table shows beside side, end and rank: what the
 // step is about.
 var edgeColumns = map[string]string{
-	"init":     "QPState=state; QPN=qpn|6|%06x; FirstPSN=psn|6|%06x; ReceivesPosted=recv; SlotSize=slots|left; Slots.RKey=rkey|%#x",
-	"exchange": "QPN=qpn|6|%06x; FirstPSN=psn|6|%06x; MTU=mtu; Slots.RKey=rkey|%#x; GID=gid",
-	"rtr":      "QPState=state; DestQPN=to qpn|6|%06x; RQPSN=rq psn|6|%06x; MTU=mtu; DGID=to gid",
-	"rts":      "QPState=state; SQPSN=sq psn|6|%06x; RQPSN=rq psn|6|%06x; QPTimeout=timeout; RetryCnt=retry; RNRRetry=rnr; MaxRDAtomic=rd",
-	"":         "QPState=state; QPN=qpn|6|%06x; DestQPN=to qpn|6|%06x; SQPSN=sq psn|6|%06x; RQPSN=rq psn|6|%06x; MTU=mtu; GID=gid",
+	"init":     "QPState=state; QPN=qpn|8|0x%06x; FirstPSN=psn|8|0x%06x; ReceivesPosted=recv; SlotSize=slots|left; Slots.RKey=rkey|%#x",
+	"exchange": "QPN=qpn|8|0x%06x; FirstPSN=psn|8|0x%06x; MTU=mtu; Slots.RKey=rkey|%#x; GID=gid",
+	"rtr":      "QPState=state; DestQPN=to qpn|8|0x%06x; RQPSN=rq psn|8|0x%06x; MTU=mtu; DGID=to gid",
+	"rts":      "QPState=state; SQPSN=sq psn|8|0x%06x; RQPSN=rq psn|8|0x%06x; QPTimeout=timeout; RetryCnt=retry; RNRRetry=rnr; MaxRDAtomic=rd",
+	"":         "QPState=state; QPN=qpn|8|0x%06x; DestQPN=to qpn|8|0x%06x; SQPSN=sq psn|8|0x%06x; RQPSN=rq psn|8|0x%06x; MTU=mtu; GID=gid",
 }
 
 // Row implements render.Tabular: the columns differ by command.
@@ -175,7 +175,7 @@ func (q QPAttribute) Adjust(column string, cell *render.Cell) {
 }
 
 // qpAttributes are what `qp` shows, as an End names it in JSON.
-const qpAttributes = `QPState=qp_state; QPN=qpn|%06x; DestQPN=dest_qpn|%06x; FirstPSN=first_psn|%06x; SQPSN=sq_psn|%06x; RQPSN=rq_psn|%06x;
+const qpAttributes = `QPState=qp_state; QPN=qpn|0x%06x; DestQPN=dest_qpn|0x%06x; FirstPSN=first_psn|0x%06x; SQPSN=sq_psn|0x%06x; RQPSN=rq_psn|0x%06x;
 	PathMTU=path_mtu; ActiveMTU=active_mtu; GID=gid; GIDType=gid_type; DGID=dgid; SGIDIndex=sgid_index; LID=lid; LinkLayer=link_layer;
 	PortNum=port_num; PortState=port_state; UDPPort=udp_port; DestUDPPort=dest_udp_port; SL=sl; TrafficClass=traffic_class;
 	HopLimit=hop_limit; FlowLabel=flow_label|%05x; PKeyIndex=pkey_index; PKey=pkey|0x%04x; Access=access;

@@ -305,7 +305,7 @@ type CompletionRow struct {
 	Opcode       *string `json:"opcode,omitempty"`
 	ByteLen      *uint32 `json:"byte_len,omitempty" col:"bytes"`
 	Imm          *uint32 `json:"imm,omitempty"`
-	QPN          uint32  `json:"qp_num" col:"qp_num|%06x"`
+	QPN          uint32  `json:"qp_num" col:"qp_num|0x%06x"`
 	VendorErr    uint32  `json:"vendor_err" col:"vendor|%#x"`
 	Count        int     `json:"count"`          // like ones in a row: flushed receives of init
 	Data         string  `json:"data,omitempty"` // the first bytes that came, in hex

@@ -333,12 +333,12 @@ type LinkStatus struct {
 	DeviceWhy string `json:"device_why"`
 	State     string `json:"qp_state" col:"state|verdict"`
 	MTU       int    `json:"mtu" col:"mtu"` // bytes
-	SQPSN     uint32 `json:"sq_psn" col:"sq psn|6|%06x"`
-	RQPSN     uint32 `json:"rq_psn" col:"rq psn|6|%06x"`
-	QPN       uint32 `json:"qpn" col:"qpn|6|%06x|before=sq psn"`
+	SQPSN     uint32 `json:"sq_psn" col:"sq psn|8|0x%06x"`
+	RQPSN     uint32 `json:"rq_psn" col:"rq psn|8|0x%06x"`
+	QPN       uint32 `json:"qpn" col:"qpn|8|0x%06x|before=sq psn"`
 	PSN       uint32 `json:"psn"`
 	GID       string `json:"gid"`
-	PeerQPN   uint32 `json:"peer_qpn" col:"to qpn|6|%06x|before=sq psn"`
+	PeerQPN   uint32 `json:"peer_qpn" col:"to qpn|8|0x%06x|before=sq psn"`
 	PeerPSN   uint32 `json:"peer_psn"`
 	PeerGID   string `json:"peer_gid" col:"to gid"`
 	PeerUDP   uint16 `json:"peer_udp_port"`

@@ -227,7 +227,7 @@ func (c *labC) explain(err error, r request) error {
 	if text := c.pair.lostPackets(); text != "" {
 		d.Causes = append(d.Causes, text)
 	}
-	for _, a := range []struct{ name, is string }{{"rq_psn", hex24(c.pair.own.PSN)}, {"dest_qp_num", hex24(c.pair.own.QPN)}} {
+	for _, a := range []struct{ name, is string }{{"rq_psn", verbs.Hex(c.pair.own.PSN)}, {"dest_qp_num", verbs.Hex(c.pair.own.QPN)}} {
 		if its := c.facing.Get(a.name); its != a.is {
 			d.Causes = append(d.Causes, fmt.Sprintf("rank %d's queue pair has %s %s, and this end's is %s", 1-c.rank, a.name, its, a.is))
 		}

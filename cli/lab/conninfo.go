@@ -48,7 +48,7 @@ func (p *pair) fillInfo() error {
 }
 
 func (c ConnInfo) values(v *Values) {
-	v.add("gid", c.GID, "lid", c.LID, "qpn", hex24(c.QPN), "psn", hex24(c.PSN), "port_num", c.PortNum)
+	v.add("gid", c.GID, "lid", c.LID, "qpn", verbs.Hex(c.QPN), "psn", verbs.Hex(c.PSN), "port_num", c.PortNum)
 	v.add("sl", c.SL, "mtu", c.MTU, "raddr", hex(c.RAddr), "rkey", hex(c.RKey))
 }
 

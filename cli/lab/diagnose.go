@@ -80,7 +80,7 @@ func (p *pair) compare() []string {
 	}
 	var causes []string
 	if a.DestQPN != p.peer.QPN {
-		causes = append(causes, fmt.Sprintf("dest_qp_num is %s, and the peer's queue pair is %s", hex24(a.DestQPN), hex24(p.peer.QPN)))
+		causes = append(causes, fmt.Sprintf("dest_qp_num is %s, and the peer's queue pair is %s", verbs.Hex(a.DestQPN), verbs.Hex(p.peer.QPN)))
 	}
 	if a.AH.IsGlobal && a.AH.GRH.DGID != p.peer.GID {
 		causes = append(causes, fmt.Sprintf("dgid is %s, and the peer's is %s", a.AH.GRH.DGID, p.peer.GID))
@@ -95,5 +95,5 @@ func (p *pair) lostPackets() string {
 		return ""
 	}
 	return fmt.Sprintf("rq_psn was set to %s, and the peer's first packet has PSN %s: it is taken for an old one or for one too early, and is not delivered",
-		hex24(*p.wrong.PSN), hex24(p.peer.PSN))
+		verbs.Hex(*p.wrong.PSN), verbs.Hex(p.peer.PSN))
 }

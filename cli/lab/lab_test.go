@@ -58,8 +58,8 @@ func TestValuesAreLive(t *testing.T) {
 				t.Fatal(err)
 			}
 			for name, held := range map[string]string{
-				"state": q.State.String(), "qp_num": hex24(a.ends[i].QP.Num()), "dest_qp_num": hex24(q.DestQPN), "rq_psn": hex24(q.RQPSN),
-				"sq_psn": hex24(q.SQPSN), "path_mtu": q.PathMTU.String(), "dgid": q.AH.GRH.DGID.String(),
+				"state": q.State.String(), "qp_num": verbs.Hex(a.ends[i].QP.Num()), "dest_qp_num": verbs.Hex(q.DestQPN), "rq_psn": verbs.Hex(q.RQPSN),
+				"sq_psn": verbs.Hex(q.SQPSN), "path_mtu": q.PathMTU.String(), "dgid": q.AH.GRH.DGID.String(),
 			} {
 				if got := shown.Get(name); got != "" && got != held {
 					t.Errorf("step %d: queue pair %d: %s is shown as %s, and it holds %s", s.Number, i, name, got, held)

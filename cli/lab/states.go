@@ -46,16 +46,16 @@ func (p *pair) reached(v *Values, state verbs.QPState, failed error) error {
 func (p *pair) stateValues(v *Values, want verbs.QPState) error {
 	a, init, err := p.QP.Query()
 	if err != nil {
-		return fmt.Errorf("query QP %s: %w", hex24(p.QP.Num()), err)
+		return fmt.Errorf("query QP %s: %w", verbs.Hex(p.QP.Num()), err)
 	}
-	v.add("qp_num", hex24(p.QP.Num()), "state", a.State)
+	v.add("qp_num", verbs.Hex(p.QP.Num()), "state", a.State)
 	switch want {
 	case verbs.StateReset:
 		v.add("qp_type", init.Type, "max_send_wr", init.Cap.MaxSendWR, "max_recv_wr", init.Cap.MaxRecvWR)
 	case verbs.StateInit:
 		v.add("port_num", a.PortNum, "pkey_index", a.PKeyIndex, "qp_access_flags", hex(a.Access))
 	case verbs.StateRTR:
-		v.add("dest_qp_num", hex24(a.DestQPN), "rq_psn", hex24(a.RQPSN), "path_mtu", a.PathMTU)
+		v.add("dest_qp_num", verbs.Hex(a.DestQPN), "rq_psn", verbs.Hex(a.RQPSN), "path_mtu", a.PathMTU)
 		if a.AH.IsGlobal {
 			v.add("dgid", a.AH.GRH.DGID, "sgid_index", a.AH.GRH.SGIDIndex)
 		} else {
@@ -63,13 +63,10 @@ func (p *pair) stateValues(v *Values, want verbs.QPState) error {
 		}
 		v.add("min_rnr_timer", a.MinRNRTimer, "max_dest_rd_atomic", a.MaxDestRDAtomic)
 	case verbs.StateRTS:
-		v.add("sq_psn", hex24(a.SQPSN), "timeout", a.Timeout, "retry_cnt", a.RetryCnt, "rnr_retry", a.RNRRetry, "max_rd_atomic", a.MaxRDAtomic)
+		v.add("sq_psn", verbs.Hex(a.SQPSN), "timeout", a.Timeout, "retry_cnt", a.RetryCnt, "rnr_retry", a.RNRRetry, "max_rd_atomic", a.MaxRDAtomic)
 	}
 	if a.State != want {
-		return fmt.Errorf("QP %s is in %s, expected %s", hex24(p.QP.Num()), a.State, want)
+		return fmt.Errorf("QP %s is in %s, expected %s", verbs.Hex(p.QP.Num()), a.State, want)
 	}
 	return nil
 }
-
-// hex24 writes a QPN or a PSN as libibverbs' examples do.
-func hex24(n uint32) string { return fmt.Sprintf("0x%06x", n) }

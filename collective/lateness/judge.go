@@ -64,6 +64,8 @@ const (
 	// slowTimes as long as elsewhere is slow, and stuckLeast is a flight that is told even
 	// if it happens once: a packet that is lost is sent again after some 67 ms.
 	slowTimes, stuckLeast = 3, int64(50 * time.Millisecond)
+	// steadyFlights that all take long tell a slow edge from one that waits for a CPU now and then.
+	steadyFlights = 8
 	// least is no figure to tell anybody of.
 	least = int64(2 * time.Millisecond)
 	// leastNAKs and leastShare of the packets sent again are a lossy edge: a packet that
@@ -173,7 +175,7 @@ func slowEdges(all []Record, known []Finding) (found []Finding) {
 		if r.Flights == 0 || !isEdge(all, r.From, r.To) || explained(from) || explained(to) {
 			continue
 		}
-		f, slow := edge(all, rank)
+		f, slow, steady := edge(all, rank)
 		if f.To == nil {
 			continue // no rank has another edge
 		}
@@ -191,7 +193,7 @@ func slowEdges(all []Record, known []Finding) (found []Finding) {
 			}
 			continue
 		default:
-			slow = slow && f.By >= stuckLeast // all wait for a CPU
+			slow = slow && steady // all wait for a CPU
 		}
 		same := func(c candidate) bool { return c.Rank == from && *c.To == to } // both ends may have it
 		if i := slices.IndexFunc(list, same); i < 0 {
@@ -255,8 +257,8 @@ func commonRank(edges []Finding) int {
 	return best
 }
 
-// edge tells whether the edge in a rank's record is slow.
-func edge(all []Record, rank int) (f Finding, slow bool) {
+// edge tells whether the edge in a rank's record is slow, and whether each of its flights is.
+func edge(all []Record, rank int) (f Finding, slow, steady bool) {
 	r := &all[rank]
 	elsewhere := others(all, rank, func(r *Record) int64 {
 		if r.Flights == 0 {
@@ -265,8 +267,9 @@ func edge(all []Record, rank int) (f Finding, slow bool) {
 		return r.flight()
 	})
 	longest := others(all, rank, func(r *Record) int64 { return r.LongestFlight })
+	shortest := others(all, rank, func(r *Record) int64 { return r.ShortestFlight })
 	if elsewhere < 0 {
-		return f, false
+		return f, false, false
 	}
 	f = Finding{
 		Kind: SlowEdge, Rank: int(r.From), To: new(int(r.To)), Took: r.Took, By: r.flight() - elsewhere, Longest: r.LongestFlight, Times: r.Flights,
@@ -277,7 +280,7 @@ func edge(all []Record, rank int) (f Finding, slow bool) {
 	if once && !slow {
 		f.Times = 1
 	}
-	return f, slow || once
+	return f, slow || once, r.Flights >= steadyFlights && r.ShortestFlight >= max(least, slowTimes*shortest)
 }
 
 // others is the median of what those of the other ranks have that have it, the lower one of

@@ -216,22 +216,22 @@ func TestJudgeWaitsAlone(t *testing.T) {
 		t.Errorf("%+v: expected the rank, not the CPU that it had not at another time", f)
 	}
 	for _, c := range []struct {
-		flight, from, to, others int64 // ms
-		want                     string
+		flight, shortest, from, to, others int64 // ms
+		want                               string
 	}{
-		{5, 0, 0, 0, "slow-edge 0 to 1"},
-		{5, 0, 300, 300, ""}, // all wait for a CPU for as long
-		{5, 300, 100, 300, ""},
-		{5, 0, 700, 300, "no-cpu 1 to 0"},
-		{30, 300, 300, 300, ""},
-		{60, 300, 300, 300, "slow-edge 0 to 1"}, // for longer than that explains
-		{30, 700, 100, 300, "no-cpu 0 to 1"},
+		{5, 0, 0, 0, 0, "slow-edge 0 to 1"},
+		{5, 0, 0, 300, 300, ""}, // all wait for a CPU for as long
+		{5, 0, 300, 100, 300, ""},
+		{5, 0, 0, 700, 300, "no-cpu 1 to 0"},
+		{60, 0, 300, 300, 300, ""},
+		{30, 20, 300, 300, 300, "slow-edge 0 to 1"}, // each segment takes as long
+		{30, 20, 700, 100, 300, "no-cpu 0 to 1"},
 	} {
 		all := make([]Record, 4)
 		for i := range all {
 			all[i] = Record{Took: 1000 * ms, From: int64(i), To: int64(i+1) % 4, Flights: 100, InFlight: 100 * ms / 10, NoCPU: c.others * ms}
 		}
-		all[0].InFlight, all[0].NoCPU, all[1].NoCPU = 100*c.flight*ms, c.from*ms, c.to*ms
+		all[0].InFlight, all[0].ShortestFlight, all[0].NoCPU, all[1].NoCPU = 100*c.flight*ms, c.shortest*ms, c.from*ms, c.to*ms
 		if got := told(all); got != c.want {
 			t.Errorf("%+v: %q", c, got)
 		}
@@ -326,22 +326,22 @@ func TestJudgeLoss(t *testing.T) {
 }
 
 func TestWords(t *testing.T) {
-	r := Record{Took: 1, Waited: 2, LongestWait: 3, Waits: 4, First: 5, Transfer: 6, Sending: 16, Outside: 7, Reduced: 8, Still: 9, NoCPU: 10, From: 11, To: 12, Flights: 13, InFlight: 14, LongestFlight: 15, Loss: Loss{17, 18, 19, 20, 21, 22, 23}}
+	r := Record{Took: 1, Waited: 2, LongestWait: 3, Waits: 4, First: 5, Transfer: 6, Sending: 16, Outside: 7, Reduced: 8, Still: 9, NoCPU: 10, From: 11, To: 12, Flights: 13, InFlight: 14, LongestFlight: 15, ShortestFlight: 2, Loss: Loss{17, 18, 19, 20, 21, 22, 23}}
 	if got := OfWords(r.Words()); got != r {
 		t.Errorf("%+v: expected %+v", got, r)
 	}
 	sum := r
 	sum.Add(r)
-	want := Record{2, 4, 3, 8, 10, 12, 32, 14, 16, 18, 20, 11, 12, 26, 28, 15, Loss{17, 18, 38, 40, 42, 44, 46}, 0, 0}
+	want := Record{2, 4, 3, 8, 10, 12, 32, 14, 16, 18, 20, 11, 12, 26, 28, 15, 2, Loss{17, 18, 38, 40, 42, 44, 46}, 0, 0}
 	if sum != want {
 		t.Errorf("%+v: expected %+v", sum, want)
 	}
-	sum.Add(Record{From: 1, To: 2, Flights: 1, InFlight: 100, LongestFlight: 100}) // takes longer
-	if sum.From != 1 || sum.Flights != 1 || sum.LongestFlight != 100 {
+	sum.Add(Record{From: 1, To: 2, Flights: 1, InFlight: 100, LongestFlight: 100, ShortestFlight: 100}) // takes longer
+	if sum.From != 1 || sum.Flights != 1 || sum.LongestFlight != 100 || sum.ShortestFlight != 100 {
 		t.Errorf("%+v: expected the slowest edge", sum)
 	}
 	sum.Add(Record{Took: 1})
-	if sum.From != 1 || sum.Flights != 1 || sum.Took != 3 {
+	if sum.From != 1 || sum.Flights != 1 || sum.ShortestFlight != 100 || sum.Took != 3 {
 		t.Errorf("%+v: expected the edge that there was", sum)
 	}
 }

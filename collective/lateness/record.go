@@ -24,11 +24,12 @@ type Record struct {
 	Still       int64 `json:"stood_still_ns"`  // stopped, by its own clock
 	NoCPU       int64 `json:"no_cpu_ns"`       // ready to run, but without a CPU: all threads of the process together, and no more than took_ns
 	// Of the edge whose flights took longest, in the mean.
-	From          int64 `json:"edge_from"`
-	To            int64 `json:"edge_to"`
-	Flights       int64 `json:"flights"` // segments; 0: there is no such edge
-	InFlight      int64 `json:"in_flight_ns"`
-	LongestFlight int64 `json:"longest_flight_ns"`
+	From           int64 `json:"edge_from"`
+	To             int64 `json:"edge_to"`
+	Flights        int64 `json:"flights"` // segments; 0: there is no such edge
+	InFlight       int64 `json:"in_flight_ns"`
+	LongestFlight  int64 `json:"longest_flight_ns"`
+	ShortestFlight int64 `json:"shortest_flight_ns"`
 
 	Loss Loss `json:"loss"` // of the edge that sent most packets again
 
@@ -37,12 +38,12 @@ type Record struct {
 }
 
 // Words is how many words a record takes.
-const Words = 23
+const Words = 24
 
 func (r *Record) fields() [Words]*int64 {
 	return [Words]*int64{
 		&r.Took, &r.Waited, &r.LongestWait, &r.Waits, &r.First, &r.Transfer, &r.Sending, &r.Outside, &r.Reduced, &r.Still, &r.NoCPU,
-		&r.From, &r.To, &r.Flights, &r.InFlight, &r.LongestFlight,
+		&r.From, &r.To, &r.Flights, &r.InFlight, &r.LongestFlight, &r.ShortestFlight,
 		&r.Loss.From, &r.Loss.To, &r.Loss.Sent, &r.Loss.Resent, &r.Loss.NAKs, &r.Loss.Timeouts, &r.Loss.RNRs,
 	}
 }
@@ -75,13 +76,16 @@ func (r *Record) Add(o Record) {
 	}
 	sum.Loss = r.Loss.Plus(o.Loss)
 	sum.LongestWait = max(r.LongestWait, o.LongestWait)
-	sum.LongestFlight, sum.From, sum.To = max(r.LongestFlight, o.LongestFlight), r.From, r.To
+	sum.LongestFlight, sum.ShortestFlight, sum.From, sum.To = max(r.LongestFlight, o.LongestFlight), min(r.ShortestFlight, o.ShortestFlight), r.From, r.To
+	if o.Flights == 0 {
+		sum.ShortestFlight = r.ShortestFlight
+	}
 	if r.Flights == 0 || o.Flights > 0 && (r.From != o.From || r.To != o.To) {
 		e := &o
 		if r.Flights > 0 && r.flight() >= o.flight() {
 			e = r
 		}
-		sum.From, sum.To, sum.Flights, sum.InFlight, sum.LongestFlight = e.From, e.To, e.Flights, e.InFlight, e.LongestFlight
+		sum.From, sum.To, sum.Flights, sum.InFlight, sum.LongestFlight, sum.ShortestFlight = e.From, e.To, e.Flights, e.InFlight, e.LongestFlight, e.ShortestFlight
 	}
 	sum.starved += o.starved
 	sum.excused += o.excused
@@ -89,13 +93,15 @@ func (r *Record) Add(o Record) {
 }
 
 // Flight is what is kept of one edge.
-type Flight struct{ count, sum, longest int64 }
+type Flight struct{ count, sum, longest, shortest int64 }
 
 // Add takes up a segment. One whose begin is not known is left out.
 func (f *Flight) Add(begun, end trace.Stamp) {
 	if begun != 0 && end > begun {
 		d := int64(end - begun)
-		f.count++
+		if f.count++; f.count == 1 || d < f.shortest {
+			f.shortest = d
+		}
 		f.sum += d
 		f.longest = max(f.longest, d)
 	}
@@ -189,7 +195,7 @@ func (c *Counter) Still(d time.Duration) time.Duration {
 func (c *Counter) Edge(f *Flight, from, to int) {
 	k := &c.kept
 	if f.count > 0 && (k.Flights == 0 || f.sum/f.count > k.flight()) {
-		k.From, k.To, k.Flights, k.InFlight, k.LongestFlight = int64(from), int64(to), f.count, f.sum, f.longest
+		k.From, k.To, k.Flights, k.InFlight, k.LongestFlight, k.ShortestFlight = int64(from), int64(to), f.count, f.sum, f.longest, f.shortest
 	}
 	*f = Flight{}
 }

@@ -102,8 +102,6 @@ func (f direction) finding(severity Severity, attribute string, rank int, from, 
 	return Finding{Severity: severity, Attribute: attribute, Rank: rank, Own: fmt.Sprint(from), Peer: fmt.Sprint(to), Text: text, Fix: fix}
 }
 
-func qpn(n uint32) string { return fmt.Sprintf("0x%06x", n) }
-
 const again = "reset on both ranks, then init, exchange, rtr and rts again"
 
 // states says which queue pair drops what it is sent, and which has failed.
@@ -161,9 +159,9 @@ func (c *comparison) addresses() {
 			continue
 		}
 		if from.DestQPN != to.QPN {
-			c.add(f.finding(Fault, "dest_qpn", from.Rank, qpn(from.DestQPN), qpn(to.QPN),
+			c.add(f.finding(Fault, "dest_qpn", from.Rank, verbs.Hex(from.DestQPN), verbs.Hex(to.QPN),
 				fmt.Sprintf("%s sends to queue pair %s, and that of %s is %s: requests and ACKs go astray, which ends with RETRY_EXC (12) at whoever sends",
-					from.Who(), qpn(from.DestQPN), to.Who(), qpn(to.QPN)), again+", without --dest-qpn"))
+					from.Who(), verbs.Hex(from.DestQPN), to.Who(), verbs.Hex(to.QPN)), again+", without --dest-qpn"))
 		}
 		infiniBand := from.LinkLayer.Is(verbs.LinkInfiniBand)
 		if infiniBand && from.DLID != to.LID {
@@ -217,9 +215,9 @@ func psnDiff(a, b uint32) int { return int(int32((a-b)<<8) >> 8) }
 
 func psnText(name string, now, first uint32) string {
 	if now == first {
-		return fmt.Sprintf("%s %d", name, now)
+		return fmt.Sprintf("%s %s", name, verbs.Hex(now))
 	}
-	return fmt.Sprintf("%s %d (began with %d)", name, now, first)
+	return fmt.Sprintf("%s %s (began with %s)", name, verbs.Hex(now), verbs.Hex(first))
 }
 
 // psn compares what one end sends with what the other expects: what they began
@@ -238,7 +236,7 @@ func (c *comparison) psn(f direction) {
 			g.Rank = to.Rank
 		}
 		g.Fix = again + ", without --psn"
-		g.Text = fmt.Sprintf("%s sends from PSN %d on and %s expects %d first: ", from.Who(), *from.SQPSNFirst, to.Who(), *to.RQPSNFirst)
+		g.Text = fmt.Sprintf("%s sends from PSN %s on and %s expects %s first: ", from.Who(), verbs.Hex(*from.SQPSNFirst), to.Who(), verbs.Hex(*to.RQPSNFirst))
 		switch {
 		case first > 0:
 			g.Text += fmt.Sprintf("ahead by %d: rank %d takes packets for lost that were never sent and answers with sequence NAKs, until RETRY_EXC (12) ends it at rank %d",
@@ -250,8 +248,8 @@ func (c *comparison) psn(f direction) {
 		default:
 			// The ACK of a duplicate is for the last PSN that was expected; a
 			// requester ignores it until it has sent that one.
-			g.Text += fmt.Sprintf("behind by %d: rank %d takes the first %d packets for duplicates and discards them, but acknowledges PSN %d: rank %d sees success once it has sent that one (RETRY_EXC (12) if it never does), and rank %d waits in vain",
-				-first, to.Rank, -first, (*to.RQPSNFirst-1)&(1<<24-1), from.Rank, to.Rank)
+			g.Text += fmt.Sprintf("behind by %d: rank %d takes the first %d packets for duplicates and discards them, but acknowledges PSN %s: rank %d sees success once it has sent that one (RETRY_EXC (12) if it never does), and rank %d waits in vain",
+				-first, to.Rank, -first, verbs.Hex((*to.RQPSNFirst-1)&(1<<24-1)), from.Rank, to.Rank)
 		}
 		c.add(g)
 		return
@@ -267,7 +265,7 @@ func (c *comparison) psn(f direction) {
 		}
 		return
 	}
-	g.Text = fmt.Sprintf("%s sends PSN %d next and %s expects %d, with nothing under way: one of the queue pairs began anew without the other", from.Who(), from.SQPSN, to.Who(), to.RQPSN)
+	g.Text = fmt.Sprintf("%s sends PSN %s next and %s expects %s, with nothing under way: one of the queue pairs began anew without the other", from.Who(), verbs.Hex(from.SQPSN), to.Who(), verbs.Hex(to.RQPSN))
 	if now > 0 {
 		g.Text += fmt.Sprintf("; ahead by %d: sequence NAKs until RETRY_EXC (12)", now)
 	} else {

@@ -52,7 +52,7 @@ func Tests(own, peer *End, failed *Failure, probed *Probed) []verdict.Test {
 	if own.SQPSNFirst == nil || peer.RQPSNFirst == nil || !peer.is(verbs.StateRTR, verbs.StateRTS) {
 		return nil
 	}
-	seen := fmt.Sprintf("rank %d sends PSN %d next, and rank %d expects %d; at rank %[3]d", own.Rank, own.SQPSN, peer.Rank, peer.RQPSN)
+	seen := fmt.Sprintf("rank %d sends PSN %s next, and rank %d expects %s; at rank %[3]d", own.Rank, verbs.Hex(own.SQPSN), peer.Rank, verbs.Hex(peer.RQPSN))
 	for _, name := range []string{"port_rcv_packets", "duplicate_request", "sent_acks"} {
 		seen += " " + peer.growth(name)
 	}

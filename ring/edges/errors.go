@@ -48,10 +48,10 @@ func (e *CompletionError) Unwrap() error { return e.Status.Err() }
 
 // What the statuses mean in practice, and what to look at.
 var hints = map[verbs.Status]string{
-	verbs.RetryExceeded:        "the peer does not answer; is it gone, or is RoCE traffic (UDP port 4791) filtered or lost?",
-	verbs.RNRRetryExceeded:     "the peer had no receive posted; is it stopped or overloaded?",
+	verbs.RetryExceeded:        "no acknowledgement came for any of the retries",
+	verbs.RNRRetryExceeded:     "the peer had no receive posted for any of the retries",
 	verbs.RemoteAccessError:    "the peer refused the rkey, the address or the range",
-	verbs.RemoteInvalidRequest: "the peer refused the request; do both ends run the same ringcli with the same MTU?",
+	verbs.RemoteInvalidRequest: "the peer refused the request: `qp` compares the two ends",
 	verbs.LocalProtectionError: "a local key or address is wrong",
 	verbs.LocalLengthError:     "a message was longer than the receive buffer",
 	verbs.FlushError:           "the queue pair failed before; the first error is elsewhere",

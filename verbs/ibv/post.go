@@ -75,7 +75,7 @@ func (p *poster[WR]) post(q *qp, what string, wrs []verbs.WorkRequest, write fun
 			if bad := int(*p.bad-p.args[1]) / int(unsafe.Sizeof(*new(WR))); *p.bad >= p.args[1] && bad < batch {
 				done += bad
 			}
-			return done, failed(e, "QP %s: %s", hex(q.num), what)
+			return done, failed(e, "QP %s: %s", verbs.Hex(q.num), what)
 		}
 		done += batch
 	}

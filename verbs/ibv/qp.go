@@ -61,7 +61,7 @@ func (p *pd) CreateQP(a verbs.QPInitAttr) (verbs.QP, error) {
 	p.children++
 	sendCQ.users++
 	recvCQ.users++
-	trace.Debug(trace.Verbs, "queue pair created", slog.String("qpn", hex(q.num)), slog.Int("max_send_wr", q.init.Cap.MaxSendWR),
+	trace.Debug(trace.Verbs, "queue pair created", slog.String("qpn", verbs.Hex(q.num)), slog.Int("max_send_wr", q.init.Cap.MaxSendWR),
 		slog.Int("max_recv_wr", q.init.Cap.MaxRecvWR), slog.Int("max_inline_data", q.init.Cap.MaxInlineData), slog.String("device", c.device.Name()))
 	return q, nil
 }
@@ -99,8 +99,6 @@ func (q *qp) free() error {
 	return errors.Join(q.attr.Free(), q.send.block.Free(), q.recv.block.Free())
 }
 
-func hex(qpn uint32) string { return fmt.Sprintf("0x%06x", qpn) }
-
 func (c cQPCap) goForm() verbs.QPCap {
 	return verbs.QPCap{
 		MaxSendWR: int(c.maxSendWR), MaxRecvWR: int(c.maxRecvWR), MaxSendSGE: int(c.maxSendSGE), MaxRecvSGE: int(c.maxRecvSGE),
@@ -114,7 +112,7 @@ func (q *qp) PD() verbs.PD { return q.pd }
 // live returns an error once the queue pair is closed. One of its locks is held.
 func (q *qp) live() error {
 	if q.closed {
-		return fmt.Errorf("QP %s: %w", hex(q.num), verbs.ErrClosed)
+		return fmt.Errorf("QP %s: %w", verbs.Hex(q.num), verbs.ErrClosed)
 	}
 	return nil
 }
@@ -129,7 +127,7 @@ func (q *qp) query() (verbs.QPAttr, error) {
 	a := zeroed[cQPAttr](q.attr)
 	l := q.pd.ctx.lib
 	if e := result(call(l.queryQP, q.handle, addr(q.attr), uintptr(queried), addr(q.attr)+attrHalf)); e != 0 {
-		return verbs.QPAttr{}, failed(e, "query QP %s (ibv_query_qp)", hex(q.num))
+		return verbs.QPAttr{}, failed(e, "query QP %s (ibv_query_qp)", verbs.Hex(q.num))
 	}
 	return a.goForm(), nil
 }
@@ -182,7 +180,7 @@ func (q *qp) Modify(a verbs.QPAttr, mask verbs.AttrMask) error {
 		to = a.State
 	}
 	q.state.Store(uint32(to))
-	trace.Debug(trace.Verbs, "queue pair modified", slog.String("qpn", hex(q.num)), slog.String("from", cur.State.String()),
+	trace.Debug(trace.Verbs, "queue pair modified", slog.String("qpn", verbs.Hex(q.num)), slog.String("from", cur.State.String()),
 		slog.String("to", to.String()), slog.String("mask", mask.String()))
 	return nil
 }
@@ -199,13 +197,13 @@ func (q *qp) Close() error {
 		return nil
 	}
 	if e := destroyed(call(c.lib.destroyQP, q.handle)); e != 0 {
-		return failed(e, "close QP %s (ibv_destroy_qp)", hex(q.num))
+		return failed(e, "close QP %s (ibv_destroy_qp)", verbs.Hex(q.num))
 	}
 	q.closed = true
 	q.pd.children--
 	q.sendCQ.users--
 	q.recvCQ.users--
-	trace.Debug(trace.Verbs, "queue pair closed", slog.String("qpn", hex(q.num)))
+	trace.Debug(trace.Verbs, "queue pair closed", slog.String("qpn", verbs.Hex(q.num)))
 	return q.free()
 }
 

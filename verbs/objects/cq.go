@@ -43,7 +43,7 @@ func (c *CQ) Push(wc verbs.Completion, solicited bool) {
 		c.overrun = true
 		c.mu.Unlock()
 		if first {
-			trace.Debug(trace.Verbs, "completion queue overrun", slog.Int("capacity", n), slog.String("qpn", Hex(wc.QPN)))
+			trace.Debug(trace.Verbs, "completion queue overrun", slog.Int("capacity", n), slog.String("qpn", verbs.Hex(wc.QPN)))
 		}
 		return
 	}

@@ -69,7 +69,7 @@ func (q *QueuePair) Shut() bool { return !q.closed.Swap(true) }
 // Release undoes Retain, at the end of Close.
 func (q *QueuePair) Release() error {
 	if trace.Enabled(trace.Verbs) {
-		trace.Debug(trace.Verbs, "queue pair closed", slog.String("qpn", Hex(q.QPN)))
+		trace.Debug(trace.Verbs, "queue pair closed", slog.String("qpn", verbs.Hex(q.QPN)))
 	}
 	q.count(-1)
 	return q.inline.Free()
@@ -104,7 +104,7 @@ func (q *QueuePair) CopyInline(place int, sgl []verbs.SGE) verbs.SGE {
 func (q *QueuePair) TraceCreated(where slog.Attr) {
 	if trace.Enabled(trace.Verbs) {
 		c := &q.InitAttr.Cap
-		trace.Debug(trace.Verbs, "queue pair created", slog.String("qpn", Hex(q.QPN)), slog.Int("max_send_wr", c.MaxSendWR),
+		trace.Debug(trace.Verbs, "queue pair created", slog.String("qpn", verbs.Hex(q.QPN)), slog.Int("max_send_wr", c.MaxSendWR),
 			slog.Int("max_recv_wr", c.MaxRecvWR), where)
 	}
 }
@@ -129,9 +129,6 @@ var (
 	failedRecord = trace.NewKind(trace.Verbs, "completion failed", "$status", "qpn", "wr_id", "$state")
 )
 
-// Hex writes a number of 24 bits as errors do.
-func Hex(n uint32) string { return fmt.Sprintf("0x%06x", n) }
-
 // TraceModified records a change that a queue pair has taken.
 func TraceModified(qpn uint32, from, to verbs.QPState, a *verbs.QPAttr, mask verbs.AttrMask) {
 	if to != from {
@@ -140,7 +137,7 @@ func TraceModified(qpn uint32, from, to verbs.QPState, a *verbs.QPAttr, mask ver
 	if !trace.Enabled(trace.Verbs) {
 		return
 	}
-	attrs := []slog.Attr{slog.String("qpn", Hex(qpn)), slog.String("from", from.String()), slog.String("to", to.String())}
+	attrs := []slog.Attr{slog.String("qpn", verbs.Hex(qpn)), slog.String("from", from.String()), slog.String("to", to.String())}
 	for _, attr := range []struct {
 		mask  verbs.AttrMask
 		attrs []slog.Attr
@@ -150,14 +147,14 @@ func TraceModified(qpn uint32, from, to verbs.QPState, a *verbs.QPAttr, mask ver
 		{verbs.AttrPort, []slog.Attr{slog.Int("port_num", a.PortNum)}},
 		{verbs.AttrAV, []slog.Attr{slog.String("dgid", a.AH.GRH.DGID.String()), slog.Int("sgid_index", a.AH.GRH.SGIDIndex), slog.Int("udp_port", int(a.AH.UDP.Port))}},
 		{verbs.AttrPathMTU, []slog.Attr{slog.Int("path_mtu", a.PathMTU.Bytes())}},
-		{verbs.AttrDestQPN, []slog.Attr{slog.String("dest_qp_num", Hex(a.DestQPN))}},
-		{verbs.AttrRQPSN, []slog.Attr{slog.Int("rq_psn", int(a.RQPSN))}},
+		{verbs.AttrDestQPN, []slog.Attr{slog.String("dest_qp_num", verbs.Hex(a.DestQPN))}},
+		{verbs.AttrRQPSN, []slog.Attr{slog.String("rq_psn", verbs.Hex(a.RQPSN))}},
 		{verbs.AttrMaxDestRDAtomic, []slog.Attr{slog.Int("max_dest_rd_atomic", int(a.MaxDestRDAtomic))}},
 		{verbs.AttrMinRNRTimer, []slog.Attr{slog.Int("min_rnr_timer", int(a.MinRNRTimer))}},
 		{verbs.AttrTimeout, []slog.Attr{slog.Int("timeout", int(a.Timeout))}},
 		{verbs.AttrRetryCnt, []slog.Attr{slog.Int("retry_cnt", int(a.RetryCnt))}},
 		{verbs.AttrRNRRetry, []slog.Attr{slog.Int("rnr_retry", int(a.RNRRetry))}},
-		{verbs.AttrSQPSN, []slog.Attr{slog.Int("sq_psn", int(a.SQPSN))}},
+		{verbs.AttrSQPSN, []slog.Attr{slog.String("sq_psn", verbs.Hex(a.SQPSN))}},
 		{verbs.AttrMaxRDAtomic, []slog.Attr{slog.Int("max_rd_atomic", int(a.MaxRDAtomic))}},
 	} {
 		if mask&attr.mask != 0 {
@@ -174,7 +171,7 @@ func TraceFailed(qpn uint32, state verbs.QPState, c *verbs.Completion, receive b
 		failedRecord.Instant(trace.Intern(c.Status.String()), uint64(qpn), c.ID, trace.Intern(state.String()))
 	}
 	if trace.Enabled(trace.Verbs) {
-		trace.Debug(trace.Verbs, "completion failed", slog.String("qpn", Hex(qpn)), slog.String("state", state.String()),
+		trace.Debug(trace.Verbs, "completion failed", slog.String("qpn", verbs.Hex(qpn)), slog.String("state", state.String()),
 			slog.String("status", c.Status.String()), slog.String("wr_id", fmt.Sprintf("%#x", c.ID)), slog.Bool("receive", receive))
 	}
 }

@@ -6,7 +6,6 @@ import (
 
 	"ringcli/trace"
 	"ringcli/verbs"
-	"ringcli/verbs/objects"
 )
 
 // counters count what a queue pair does, guarded by its lock; a piece of a request
@@ -71,7 +70,7 @@ func traceRequest(kind trace.Kind, what string, q *qp, s *slot) {
 		to = q.attr.DestQPN
 	}
 	kind.Instant(opcodeTexts[s.op], uint64(to), uint64(s.seq), uint64(s.length))
-	trace.Debug(trace.Wire, what, slog.String("op", verbs.Opcode(s.op).String()), slog.String("to", objects.Hex(to)), slog.Int("number", int(s.seq)),
+	trace.Debug(trace.Wire, what, slog.String("op", verbs.Opcode(s.op).String()), slog.String("to", verbs.Hex(to)), slog.Int("number", int(s.seq)),
 		slog.Int("bytes", int(s.length)), slog.Int("of", int(s.total)))
 }
 

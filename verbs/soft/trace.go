@@ -5,7 +5,7 @@ import (
 	"log/slog"
 
 	"ringcli/trace"
-	"ringcli/verbs/objects"
+	"ringcli/verbs"
 	"ringcli/verbs/soft/wire"
 )
 
@@ -36,11 +36,11 @@ func tracePacket(kind trace.Kind, what string, q *qp, headers []byte, bytes int)
 	op := b.Opcode()
 	kind.Instant(opcodeTexts[op], uint64(b.DestQPN()), uint64(b.PSN()), uint64(bytes))
 	attrs := []slog.Attr{
-		slog.String("op", op.String()), slog.String("from", objects.Hex(q.QPN)), slog.String("to", objects.Hex(b.DestQPN())),
-		slog.Int("psn", int(b.PSN())), slog.Int("bytes", bytes),
+		slog.String("op", op.String()), slog.String("from", verbs.Hex(q.QPN)), slog.String("to", verbs.Hex(b.DestQPN())),
+		slog.String("psn", verbs.Hex(b.PSN())), slog.Int("bytes", bytes),
 	}
 	if kind == packetReceived {
-		attrs[1] = slog.String("from", objects.Hex(q.rc.Attr().DestQPN))
+		attrs[1] = slog.String("from", verbs.Hex(q.rc.Attr().DestQPN))
 	}
 	if b.AckReq() {
 		attrs = append(attrs, slog.Bool("ack_req", true))

@@ -230,7 +230,7 @@ func TestVerbsAreTraced(t *testing.T) {
 			t.Fatal(err)
 		}
 	})
-	own := objects.Hex(a.qp.Num())
+	own := verbs.Hex(a.qp.Num())
 	count := func(want map[string]any) (n int) {
 		for _, l := range lines {
 			match := true
@@ -246,8 +246,8 @@ func TestVerbsAreTraced(t *testing.T) {
 	for _, want := range []map[string]any{
 		{"msg": "queue pair created", "qpn": own, "max_send_wr": 128},
 		{"msg": "queue pair modified", "qpn": own, "from": "RESET", "to": "INIT", "port_num": 1, "qp_access_flags": everything},
-		{"msg": "queue pair modified", "qpn": own, "from": "INIT", "to": "RTR", "path_mtu": 4096, "dest_qp_num": objects.Hex(b.qp.Num()), "rq_psn": 0xfffff0},
-		{"msg": "queue pair modified", "qpn": own, "from": "RTR", "to": "RTS", "timeout": 14, "retry_cnt": 6, "sq_psn": 0xfffff0},
+		{"msg": "queue pair modified", "qpn": own, "from": "INIT", "to": "RTR", "path_mtu": 4096, "dest_qp_num": verbs.Hex(b.qp.Num()), "rq_psn": "0xfffff0"},
+		{"msg": "queue pair modified", "qpn": own, "from": "RTR", "to": "RTS", "timeout": 14, "retry_cnt": 6, "sq_psn": "0xfffff0"},
 		{"msg": "completion failed", "qpn": own, "state": "ERR", "status": verbs.RemoteAccessError},
 		{"msg": "completion queue overrun", "qpn": own, "capacity": 1},
 	} {

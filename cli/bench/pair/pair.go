@@ -247,7 +247,7 @@ func (e *End) overdue(ctx context.Context, since *time.Time) error {
 		*since = now
 	}
 	if now.Sub(*since) > e.timeout {
-		return fmt.Errorf("p2p: no completion from rank %d for %s, with %d sends in flight: is it gone, or is RoCE traffic lost?", e.edge.Peer, e.timeout, e.inFlight)
+		return fmt.Errorf("p2p: no completion from rank %d for %s, with %d sends in flight", e.edge.Peer, e.timeout, e.inFlight)
 	}
 	return nil
 }
