@@ -12,8 +12,7 @@ import (
 // Who keeps a ring waiting is named in the window where that happens, as what it is, and
 // nobody else: in no window of a calm run anybody is. What the machine keeps waiting, since
 // ranks have no CPU, is told as that.
-func TestStragglersAreNamed(t *testing.T) {
-	t.Parallel()
+func TestStragglersAreNamed(t *testing.T) { // not beside others
 	const last = " --duration 700ms --window 200ms"
 	every := func(n int) bool { return n > 0 }
 	once := func(n int) bool { return n == 1 }

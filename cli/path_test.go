@@ -248,7 +248,6 @@ func pathsOf(t *testing.T, ranks [2]*process) (code int, rows map[string]map[str
 
 // Each fault of a path is named by its direction, and nothing else is.
 func TestPathProvoked(t *testing.T) {
-	t.Parallel()
 	small := func(says bool) func(int, []byte) (bool, []byte) {
 		return func(from int, packet []byte) (bool, []byte) {
 			if from == 1 || len(packet) <= 1000 {

@@ -22,7 +22,6 @@ type typing struct {
 	peer    map[string]string // what rank 1 types in a shell of its own beside a line
 	code    int               // exit code
 	skip    string            // why it is not typed
-	long    bool              // it takes seconds
 }
 
 // typings are the examples that cannot be typed just so, by their first command. The
@@ -32,7 +31,7 @@ var typings = map[string]typing{
 	"make test":                                 {skip: "this is one of those tests; `.ci/run readme-test` types it"},
 	"ringcli tune -n 4":                         {replace: []string{"-n 4", "-n 4 --budget 1s"}},
 	"ringcli tune --index 0 --list node0,node1": {replace: []string{"--index 0", "--budget 1s --index 0"}},
-	"tune --budget 40s":                         {replace: []string{"40s", "5s"}, long: true},
+	"tune --budget 40s":                         {replace: []string{"40s", "1s"}},
 	"ringcli shell --device soft:lo --index 0 --list 127.7.3.1,127.7.3.2 --timeout 5s": {peer: besideWrongPSN},
 	"ringcli connect --index 1 --list node0,node1 --token-file ring.token": {
 		replace: []string{"ringcli connect", "(umask 077; echo 0123456789abcdef > $$; mv $$ ring.token); ringcli connect"},
@@ -47,16 +46,14 @@ var typings = map[string]typing{
 	"ringcli pingpong --device soft:eth0 node0":      {skip: "its server is the stock tool on another node: pingpong_test.go and `.ci/run verbs` have both"},
 	"ringcli bench all-reduce -n 4 -b 8 -e 64M -f 2": {replace: []string{"64M", "4K"}},
 	"ringcli connect --index 0 --list node0,node1 -c 'ping; all-reduce --size 1G --check'":                                                             {replace: []string{"1G", "1M"}},
-	"ringcli local -n 2 --device soft:lo -f eager-rendezvous":                                                                                          {long: true},
 	"ringcli bench all-gather -n 2 --device soft:lo -b 64K -e 64M -f 4 --protocol eager,rendezvous-write,rendezvous-read":                              {replace: []string{"64M", "1M"}},
 	"ringcli bench all-reduce -n 2 -b 8 -e 16M -f 8 --algorithm ring,inbox --protocol eager,rendezvous,rendezvous-read,direct":                         {replace: []string{"16M", "64K"}},
 	"ringcli bench all-reduce -n 2 --device soft:lo -b 1K -e 16M -f 4 --protocol eager,receiver-initiated,rendezvous-write,rendezvous-read --iters 10": {replace: []string{"16M", "64K"}},
 	"ringcli bench all-reduce -n 4 --device soft:lo --algorithm all -b 8 -e 4M -f 8 --iters 10":                                                        {replace: []string{"4M", "256K"}},
-	"ringcli local -n 4 --shell --device soft:lo":                                                                                                      {long: true},
 	"ringcli connect --index 0 --list node0,node1 --channels 4 --device soft:eth0,soft:eth1":                                                           {replace: []string{"eth0", "lo", "eth1", "lo"}},
-	"ringcli transport bench --device shm":                                                                                                             {replace: []string{"--device shm", "--device shm -e 16K --benchmark_min_time=2x"}},
-	"ringcli bench p2p -n 2":                                                                                                                           {replace: []string{"-n 2", "-n 2 -e 64K"}},
-	"ringcli connect --list 'node[0-3,7]' --index 2":                                                                                                   {skip: "it takes nodes of these names: ring/bootstrap/hosts reads such lists in its tests"},
+	"ringcli transport bench --device shm":           {replace: []string{"--device shm", "--device shm -e 16K --benchmark_min_time=2x"}},
+	"ringcli bench p2p -n 2":                         {replace: []string{"-n 2", "-n 2 -e 64K"}},
+	"ringcli connect --list 'node[0-3,7]' --index 2": {skip: "it takes nodes of these names: ring/bootstrap/hosts reads such lists in its tests"},
 }
 
 // elsewhere is where commands are typed that are not ringcli's own.
@@ -325,8 +322,6 @@ func (y *typist) example(t *testing.T, e written) {
 		switch how := typingOf(s.command); {
 		case how.skip != "":
 			t.Logf("NOT TYPED: %s: %s", s.command, how.skip)
-		case how.long && testing.Short():
-			t.Logf("not typed but in test-long, as it takes seconds: %s", s.command)
 		case s.prompt != "":
 			y.pane.prompt(strings.TrimSuffix(s.prompt, ">"))
 			matches(t, s, y.says(t, s.command))

@@ -93,7 +93,8 @@ func TestFollowersOfALeaderThatIsStoppedBeforeTheFirstRing(t *testing.T) {
 	}
 	leader.signal(syscall.SIGSTOP)
 	for i, p := range followers {
-		if code, said := p.over(), reportedIn(p.err.String()); code != exit.Critical || !strings.Contains(said, "waiting for the leader to connect: rank 0 ("+list[0]) || !strings.Contains(said, "stands still") {
+		code, said := p.over(), reportedIn(p.err.String())
+		if code != exit.Critical || !strings.HasPrefix(said, "ringcli: rank 0 ("+list[0]+") stands still") || !strings.Contains(said, "waiting for the leader to connect") {
 			t.Errorf("rank %d: exit code %d: expected %d, and what it waited for in\n%s", i+1, code, exit.Critical, p.err)
 		}
 	}

@@ -85,6 +85,7 @@ type Comm struct {
 	inquiry     inquiry.Inquiry
 	times       lateness.Counter
 	lost        []verbs.Losses // by peer, as of the last Lateness
+	noCarrier   time.Duration  // the same
 
 	// registering is held for reading while memory is registered, which pins it
 	// and takes its time, so not with mu held; Close waits for it.

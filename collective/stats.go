@@ -59,7 +59,10 @@ func (c *Comm) Lateness(ctx context.Context) (r lateness.Record, err error) {
 		c.times.Lost(lateness.LossOf(l, c.rank, peer))
 	}
 	c.lost = now
-	return c.times.Take(), nil
+	r = c.times.Take()
+	away := c.ring.NoCarrier()
+	r.NoCarrier, c.noCarrier = int64(away-c.noCarrier), away
+	return r, nil
 }
 
 // Losses returns by peer what this rank's queue pairs have counted since they were created,

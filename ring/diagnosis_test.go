@@ -223,16 +223,16 @@ func TestDiagnosePSN(t *testing.T) {
 		err := w.send(64)
 		w.status(err, verbs.RetryExceeded)
 		text := []string{"PSN 0x000003", "expects 0xfffffe", "ahead by 5", "sequence NAKs", "RETRY_EXC (12)"}
-		w.first(0, err, expectation{"sq_psn", 0, "began with 3", "rq_psn 16777214", text})
-		w.first(1, errWaited, expectation{"rq_psn", 0, "rq_psn 16777214", "began with 3", text})
+		w.first(0, err, expectation{"sq_psn", 0, "began with 0x000003", "rq_psn 0xfffffe", text})
+		w.first(1, errWaited, expectation{"rq_psn", 0, "rq_psn 0xfffffe", "began with 0x000003", text})
 	})
 	t.Run("ahead, by what rank 1 expects", func(t *testing.T) {
 		w := admit(t, nil)
 		w.walk(dose{init: with(0, Values{PSN: new(uint32(100))}), rtr: with(1, Values{Side: new(Left), PSN: new(uint32(5))})}, StateRTS)
 		err := w.send(64)
 		w.status(err, verbs.RetryExceeded)
-		w.first(0, err, expectation{"sq_psn", 1, "began with 100", "rq_psn 5", []string{"ahead by 95"}})
-		w.first(1, errWaited, expectation{"rq_psn", 1, "rq_psn 5", "began with 100", []string{"ahead by 95"}})
+		w.first(0, err, expectation{"sq_psn", 1, "began with 0x000064", "rq_psn 0x000005", []string{"ahead by 95"}})
+		w.first(1, errWaited, expectation{"rq_psn", 1, "rq_psn 0x000005", "began with 0x000064", []string{"ahead by 95"}})
 	})
 	t.Run("behind", func(t *testing.T) {
 		w := admit(t, nil)
@@ -255,12 +255,12 @@ func TestDiagnosePSN(t *testing.T) {
 		w := admit(t, nil)
 		w.walk(dose{init: with(0, Values{PSN: new(uint32(100))}), rtr: with(1, Values{Side: new(Left), PSN: new(uint32(110))}), rts: with(0, Values{Timeout: new(18)})}, StateRTS)
 		text := []string{"PSN 0x000064", "expects 0x00006e", "behind by 10", "duplicates", "acknowledges PSN 0x00006d", "rank 0 sees success"}
-		w.first(0, nil, expectation{"sq_psn", 1, "sq_psn 100", "rq_psn 110", text})
+		w.first(0, nil, expectation{"sq_psn", 1, "sq_psn 0x000064", "rq_psn 0x00006e", text})
 		if err := w.world[0].Right().SendMessage(make([]byte, 64)); err != nil {
 			t.Fatal(err)
 		}
-		w.first(0, errWaited, expectation{"sq_psn", 1, "sq_psn 101 (began with 100)", "rq_psn 110", text})
-		w.first(1, errWaited, expectation{"rq_psn", 1, "rq_psn 110", "sq_psn 101 (began with 100)", text})
+		w.first(0, errWaited, expectation{"sq_psn", 1, "sq_psn 0x000065 (began with 0x000064)", "rq_psn 0x00006e", text})
+		w.first(1, errWaited, expectation{"rq_psn", 1, "rq_psn 0x00006e", "sq_psn 0x000065 (began with 0x000064)", text})
 	})
 	t.Run("behind, and given up", func(t *testing.T) {
 		w := admit(t, nil)
@@ -268,8 +268,8 @@ func TestDiagnosePSN(t *testing.T) {
 		err := w.send(64)
 		w.status(err, verbs.RetryExceeded)
 		text := []string{"PSN 0x00005a", "expects 0x000064", "behind by 10", "RETRY_EXC (12)"}
-		w.first(0, err, expectation{"sq_psn", 0, "began with 90", "rq_psn 100", text})
-		w.first(1, errWaited, expectation{"rq_psn", 0, "rq_psn 100", "began with 90", text})
+		w.first(0, err, expectation{"sq_psn", 0, "began with 0x00005a", "rq_psn 0x000064", text})
+		w.first(1, errWaited, expectation{"rq_psn", 0, "rq_psn 0x000064", "began with 0x00005a", text})
 	})
 	t.Run("one end began anew", func(t *testing.T) {
 		w := admit(t, nil)

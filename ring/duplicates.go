@@ -4,52 +4,68 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"maps"
 	"net"
 	"net/netip"
 	"slices"
 	"strings"
+	"time"
 
+	"ringcli/configs/codes"
+	"ringcli/ring/bootstrap"
 	"ringcli/verbs/route"
 )
 
-// duplicates says which addresses of this rank and its neighbours more than one MAC address answers
-// for, after a bring-up has failed; "" if none, or where that cannot be asked.
-func (r *Ring) duplicates(ctx context.Context) string {
-	if !r.local.Is4() || r.local.IsLoopback() || len(r.addrs) == 0 {
-		return ""
+// duplicates looks, after a bring-up has failed, whether more than one MAC address answers for the
+// address of this rank, of a neighbour or of whom the verdict names, and returns the verdict that
+// this makes; the one it was given if none does, or where that cannot be asked.
+func (r *Ring) duplicates(ctx context.Context, v *Verdict) *Verdict {
+	if !r.local.Is4() || r.local.IsLoopback() || len(r.addrs) == 0 || v.Code == codes.DuplicateAddress || v.Told {
+		return v
 	}
 	netdev, _ := route.Network(r.local)
-	addrs := []netip.Addr{r.local}
-	for _, side := range []Side{Left, Right} {
-		a := r.addrs[r.neighbour(side)].Addr()
-		if hop, err := route.Via(r.local, a); err == nil && !hop.Local && !hop.Gateway.IsValid() && hop.NetDev == netdev && !slices.Contains(addrs, a) {
-			addrs = append(addrs, a)
+	of := map[netip.Addr]int{r.local: r.rank}
+	for _, rank := range []int{r.neighbour(Left), r.neighbour(Right), max(v.Rank, 0), v.Edge.From, v.Edge.To} {
+		a := r.addrs[rank].Addr()
+		if hop, err := route.Via(r.local, a); err == nil && !hop.Local && !hop.Gateway.IsValid() && hop.NetDev == netdev {
+			of[a] = rank
 		}
 	}
-	if len(addrs) == 1 { // nobody is in this network
-		return ""
+	if len(of) == 1 { // nobody is in this network
+		return v
 	}
-	owners, err := route.Owners(ctx, netdev, addrs)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), askARP)
+	defer cancel()
+	owners, err := route.Owners(ctx, netdev, slices.Collect(maps.Keys(of)))
 	if err != nil {
-		return "" // not allowed, or no Ethernet
+		return v // not allowed, or no Ethernet
 	}
-	var found []string
-	for _, a := range addrs {
-		macs, most := owners[a], 1
+	for a, rank := range of {
+		macs, most, sure := owners[a], 1, bootstrap.Suspect // or one host answers by two interfaces
 		if a == r.local {
-			macs, most = slices.DeleteFunc(macs, isOwnMAC), 0
+			macs, most, sure = slices.DeleteFunc(macs, isOwnMAC), 0, bootstrap.Certain
 		}
 		if len(macs) <= most {
 			continue
 		}
-		whose := "another MAC address answers ARP for %s, which is this node's: %s: give one of the two hosts another address"
+		text := fmt.Sprintf("%s has the address %s, and so has another host: the MAC address %s answers ARP for it", r.NodeName(rank), a, macs[0])
 		if a != r.local {
-			whose = "several MAC addresses answer ARP for %s: %s: two hosts have it, or one host answers by two interfaces (arping -D " + a.String() + ")"
+			text = fmt.Sprintf("several MAC addresses answer ARP for %s, the address of %s: %s: two hosts have it, or one host answers by two interfaces",
+				a, r.NodeName(rank), strings.ReplaceAll(strings.Trim(fmt.Sprint(macs), "[]"), " ", " and "))
 		}
-		found = append(found, fmt.Sprintf(whose, a, strings.Trim(fmt.Sprint(macs), "[]")))
+		found := &Verdict{
+			Kind: v.Kind, Code: codes.DuplicateAddress, Rank: rank, Confidence: sure, By: r.rank, Text: text,
+			Fix: "give one of the two hosts another address (arping -D " + a.String() + " shows who answers)", Evidence: append([]string{v.Text}, v.Evidence...),
+		}
+		if v = found; a == r.local {
+			break
+		}
 	}
-	return strings.Join(found, "; ")
+	return v
 }
+
+// askARP is the deadline for the answers.
+const askARP = 5 * time.Second
 
 // isOwnMAC tells whether an interface of this network namespace has a MAC address.
 func isOwnMAC(mac net.HardwareAddr) bool {

@@ -31,6 +31,10 @@ type link struct {
 	resent uint64    // by then
 }
 
+// NoCarrier is for how long interfaces under devices of the ring had no carrier, of those
+// that have it again.
+func (r *Ring) NoCarrier() time.Duration { return time.Duration(r.noCarrier.Load()) }
+
 // watchLinks tells when an interface under a device loses its carrier and has it again, which the
 // kernel says over rtnetlink(7), until the ring's life ends. A device in software has no events of its
 // own: it gets those of a port.
@@ -96,6 +100,7 @@ func (l *link) changed(r *Ring, carrier bool, now time.Time) (over bool) {
 		l.event(r, verbs.EventPortErr)
 	case carrier && !l.down.IsZero() && l.back.IsZero():
 		l.back = now
+		r.noCarrier.Add(int64(now.Sub(l.down)))
 		l.event(r, verbs.EventPortActive)
 		return true
 	}

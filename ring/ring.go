@@ -49,14 +49,15 @@ type Ring struct {
 	membership         // never changed
 	opts       Options // never changed
 
-	life     context.Context // ends with Close, and running steps with it
-	endLife  context.CancelFunc
-	watching sync.WaitGroup // watchIdle and watchLinks
-	tokens   polling.Tokens // guards itself
-	pings    *pings         // guards itself
-	devices  devices        // says of each field what guards it
-	asking   chan struct{}  // of capacity 1: guards runID, and is held while a goroutine asks for it
-	runID    string         // "" until it is known
+	life      context.Context // ends with Close, and running steps with it
+	endLife   context.CancelFunc
+	watching  sync.WaitGroup // watchIdle and watchLinks
+	noCarrier atomic.Int64   // ns, by watchLinks
+	tokens    polling.Tokens // guards itself
+	pings     *pings         // guards itself
+	devices   devices        // says of each field what guards it
+	asking    chan struct{}  // of capacity 1: guards runID, and is held while a goroutine asks for it
+	runID     string         // "" until it is known
 
 	timeout atomic.Int64                  // in nanoseconds, of the waits that begin now
 	failed  atomic.Bool                   // Err is set
@@ -165,8 +166,10 @@ func Connect(ctx context.Context, servers []string, index int, o Options) (*Ring
 		}
 		if err := step(ctx); err != nil {
 			err = r.Settled(cmp.Or(r.Err(), err)) // what failed the ring may have come between two steps
-			if found := r.duplicates(ctx); found != "" && !usage.Is(err) {
-				err = fmt.Errorf("%s; %w", found, err)
+			if was := r.verdict(err); !usage.Is(err) && was.Kind != bootstrap.KindCanceled {
+				if found := r.duplicates(ctx, was); found != was {
+					err = found
+				}
 			}
 			if err = errors.Join(err, r.Close()); met {
 				err = &MetError{err}

@@ -73,7 +73,7 @@ func (e *exam) routeRows(ctx context.Context) (rows []Preflight) {
 			continue
 		}
 		if several := answers[l.to]; len(several) > 1 {
-			rows = append(rows, finding(Warn, check, l.host, fmt.Sprintf("%d MAC addresses answer ARP for %s: %s", len(several), l.to, join(several))).but(codes.Unreachable,
+			rows = append(rows, finding(Warn, check, l.host, fmt.Sprintf("%d MAC addresses answer ARP for %s: %s", len(several), l.to, join(several))).but(codes.DuplicateAddress,
 				"one: two hosts have the address, or one host answers by two interfaces",
 				fmt.Sprintf("arping -D -I %s %s  # then `ip address` on the hosts of these MAC addresses; one host: sysctl net.ipv4.conf.all.arp_ignore=1", l.hop.NetDev, l.to)))
 			continue
@@ -82,7 +82,7 @@ func (e *exam) routeRows(ctx context.Context) (rows []Preflight) {
 		ways[l.hop.String()] = true
 	}
 	if others := e.foreign(answers[e.local]); len(others) > 0 {
-		rows = append(rows, finding(Fail, check, e.local.String(), fmt.Sprintf("another MAC address answers ARP for this node's address: %s", join(others))).but(codes.AddressForeign,
+		rows = append(rows, finding(Fail, check, e.local.String(), fmt.Sprintf("another MAC address answers ARP for this node's address: %s", join(others))).but(codes.DuplicateAddress,
 			"none", fmt.Sprintf("arping -D -I %s %s  # then give one of the two hosts another address", netdev, e.local)))
 	}
 	if good == 0 {

@@ -66,7 +66,7 @@ func (e EdgeEnd) Row() ([]render.Column, []render.Cell) {
 		case more[i].Name == "mtu":
 			c.Text = strconv.Itoa(cmp.Or(e.PathMTU, e.MTU)) // before RTR what this end wants at most
 		case more[i].Name == "slots":
-			c.Text = fmt.Sprintf("%dx%d at %#x", e.SlotCount, e.SlotSize, e.Slots.Addr)
+			c.Text = fmt.Sprintf("%dx%d", e.SlotCount, e.SlotSize)
 		case more[i].Name == "rd":
 			c.Text = fmt.Sprintf("%d/%d", e.MaxRDAtomic, e.MaxDestRDAtomic)
 		}

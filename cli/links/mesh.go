@@ -84,10 +84,14 @@ func (x *measurement) tournament(ctx context.Context, what string, count int, me
 		default:
 			err := nowProblem
 			if err == nil {
-				if e := x.end(now); x.probing {
-					f = e.probe(ctx, x.number, x.m.Ring.Size(), rank)
-				} else {
-					f, err = e.pair(ctx, rank < met[rank])
+				e, silence := x.end(now), probeBefore
+				if x.probing {
+					silence = probeTime
+				}
+				if f = e.probe(ctx, x.number, x.m.Ring.Size(), rank, silence); !x.probing {
+					if err = e.short(&f); err == nil {
+						f, err = e.pair(ctx, rank < met[rank])
+					}
 				}
 			}
 			if ctx.Err() != nil {

@@ -31,6 +31,7 @@ const (
 	sayDone              // all my WRITEs have been acknowledged
 	sayFew               // the same, of which more would take too long
 	sayGo                // both at once
+	sayShort             // of your packets none longer than some size arrive
 )
 
 // parts are a pair's tests: latency, one way alone, the other way alone, both at once. Each
@@ -209,51 +210,6 @@ func (e *end) pair(ctx context.Context, first bool) (f figures, err error) {
 	return f, errors.Join(e.say(sayDone), e.hear(ctx, sayDone), e.drain(ctx))
 }
 
-const (
-	// reachNone is of a path on which nothing arrives.
-	reachNone = -1
-	// reachAll is of one on which all packets arrive that the path MTU allows.
-	reachAll = 4096
-	// probeTime is how long probes are waited for: a busy peer is some 100 ms late with its own.
-	// They are sent again every probeEvery.
-	probeTime, probeEvery = 2 * time.Second, 200 * time.Millisecond
-	// probeMarks is added to the marks, which no one else counts from there.
-	probeMarks = 0x6c696e6b73 << 24
-)
-
-// probe finds out which packets arrive from the other end, and lets it find out the same.
-func (e *end) probe(ctx context.Context, number uint64, ranks, rank int) figures {
-	f := e.figures()
-	p, can := e.Prober()
-	if !can {
-		return f
-	}
-	mtus := []int{0}
-	for mtu := verbs.MTU256.Bytes(); mtu <= e.MTU; mtu *= 2 {
-		mtus = append(mtus, mtu)
-	}
-	mark := func(from, to int) uint64 {
-		return probeMarks + (number*uint64(ranks)+uint64(from))*uint64(ranks) + uint64(to)
-	}
-	var came []int
-	for begun := time.Now(); len(came) < len(mtus) && time.Since(begun) < probeTime && ctx.Err() == nil; {
-		if p.Probe(mark(rank, e.Peer), mtus, 1) != nil {
-			return f
-		}
-		for tick := time.Now(); len(came) < len(mtus) && time.Since(tick) < probeEvery; time.Sleep(time.Millisecond) {
-			came = p.Probed(mark(e.Peer, rank))
-		}
-	}
-	longest := reachNone
-	if len(came) > 0 {
-		if longest = slices.Max(came); longest == e.MTU {
-			longest = reachAll
-		}
-	}
-	f.Arrived = &longest
-	return f
-}
-
 // waiting begins to watch how long this rank's threads wait for a CPU; the function returns their
 // share of the time since.
 func waiting() func() float64 {
@@ -340,7 +296,7 @@ func (e *end) answer(ctx context.Context) error {
 				return err
 			}
 		default:
-			return fmt.Errorf("rank %d says %d, expected a ping: do all ranks run the same version?", e.Peer, word)
+			return e.expect(word, sayPing)
 		}
 	}
 }
@@ -432,6 +388,9 @@ func (e *end) hear(ctx context.Context, want uint32) error {
 }
 
 func (e *end) expect(word, want uint32) error {
+	if word == sayShort {
+		return fmt.Errorf("rank %d receives no packets of path MTU %d from here", e.Peer, e.MTU)
+	}
 	if word != want {
 		return fmt.Errorf("rank %d says %d, expected %d: do all ranks run the same version?", e.Peer, word, want)
 	}

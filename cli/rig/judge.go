@@ -246,9 +246,10 @@ func (o *outcome) readText(r *ring) {
 			accused = a
 		}
 	}
+	figure := regexp.MustCompile(`^# (cut short after|worst edge,) `) // of a row
 	said := regexp.MustCompile(`^ringcli: |^# .*\brank \d|FAIL|^[a-z ]*rank \d+.*\b(slow|loses|lossy|dead)`)
 	for _, text := range lines {
-		if said.MatchString(text) && !strings.HasPrefix(text, "# cut short after ") { // the row until then
+		if said.MatchString(text) && !figure.MatchString(text) {
 			o.First = text
 			break
 		}

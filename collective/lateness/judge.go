@@ -16,6 +16,7 @@ type Kind string
 const (
 	Late      Kind = "late"       // a rank
 	NoCPU     Kind = "no-cpu"     // a rank that was ready to run and did not, more than others
+	NoCarrier Kind = "no-carrier" // a rank whose port lost its link and has it again
 	LossyEdge Kind = "lossy-edge" // from a rank to another: packets are missing
 	SlowEdge  Kind = "slow-edge"  // from a rank to another
 	SlowRank  Kind = "slow-rank"  // several slow edges that all involve the rank
@@ -94,9 +95,17 @@ func (r *Record) usualNoCPU(all []Record, rank int) int64 {
 }
 
 // Judge tells from the records of all ranks, by rank, of the same time, who or what kept
-// the ring waiting. They were excused. Evidence of one edge comes before evidence that all
+// the ring waiting. They were excused. A link that was away comes first; evidence of one edge comes before evidence that all
 // ranks share: packets that are missing, a rank that was late, edges that are slow.
 func Judge(all []Record) (found []Finding) {
+	for rank := range all {
+		if r := &all[rank]; r.NoCarrier > 0 {
+			found = append(found, Finding{Kind: NoCarrier, Rank: rank, Took: r.Took, By: r.NoCarrier, Longest: r.NoCarrier, Times: 1})
+		}
+	}
+	if len(found) > 0 { // what was lost and late meanwhile follows from it
+		return found
+	}
 	late := lateRanks(all)
 	lossy := slices.DeleteFunc(lossyEdges(all), func(e Finding) bool {
 		// A rank that stood still does not take what comes.
@@ -335,6 +344,8 @@ func (f Finding) Text(name func(rank int) string) string {
 			text = fmt.Sprintf("the edge from %s to %s stood still once: a segment took %s", name(f.Rank), name(*f.To), span(f.Longest))
 		}
 		return text
+	case NoCarrier:
+		return fmt.Sprintf("the port of %s had no carrier for %s of %s: look at the cable, the switch's port and its counters", name(f.Rank), span(f.By), took)
 	case NoCPU:
 		if f.To != nil {
 			return fmt.Sprintf("%s had no CPU: %s of %s; segments between it and %s took long", name(f.Rank), span(f.NoCPU), took, name(*f.To))

@@ -287,6 +287,9 @@ func TestJudgeLoss(t *testing.T) {
 			}
 			all[3].Waited = 200 * ms
 		}},
+		{"a port lost its link, and packets were sent again", "no-carrier 2", func(all []Record) {
+			all[2].NoCarrier, all[2].Loss, all[1].Loss, all[2].InFlight = 300*ms, lossy, lossy, 20*all[2].InFlight
+		}},
 		{"a rank had no CPU, and the others had", "no-cpu 3", func(all []Record) { all[3].Waited, all[3].NoCPU = 200*ms, 600*ms }},
 		{"acknowledgements of a rank that sends slowly are late, too", "slow-rank 2", func(all []Record) {
 			all[1].InFlight, all[2].InFlight = 700*all[1].InFlight, 500*all[2].InFlight
@@ -326,13 +329,13 @@ func TestJudgeLoss(t *testing.T) {
 }
 
 func TestWords(t *testing.T) {
-	r := Record{Took: 1, Waited: 2, LongestWait: 3, Waits: 4, First: 5, Transfer: 6, Sending: 16, Outside: 7, Reduced: 8, Still: 9, NoCPU: 10, From: 11, To: 12, Flights: 13, InFlight: 14, LongestFlight: 15, ShortestFlight: 2, Loss: Loss{17, 18, 19, 20, 21, 22, 23}}
+	r := Record{Took: 1, Waited: 2, LongestWait: 3, Waits: 4, First: 5, Transfer: 6, Sending: 16, Outside: 7, Reduced: 8, Still: 9, NoCPU: 10, NoCarrier: 1, From: 11, To: 12, Flights: 13, InFlight: 14, LongestFlight: 15, ShortestFlight: 2, Loss: Loss{17, 18, 19, 20, 21, 22, 23}}
 	if got := OfWords(r.Words()); got != r {
 		t.Errorf("%+v: expected %+v", got, r)
 	}
 	sum := r
 	sum.Add(r)
-	want := Record{2, 4, 3, 8, 10, 12, 32, 14, 16, 18, 20, 11, 12, 26, 28, 15, 2, Loss{17, 18, 38, 40, 42, 44, 46}, 0, 0}
+	want := Record{2, 4, 3, 8, 10, 12, 32, 14, 16, 18, 20, 2, 11, 12, 26, 28, 15, 2, Loss{17, 18, 38, 40, 42, 44, 46}, 0, 0}
 	if sum != want {
 		t.Errorf("%+v: expected %+v", sum, want)
 	}

@@ -23,6 +23,7 @@ type Record struct {
 	Reduced     int64 `json:"reduced_ns"`      // reducing and copying
 	Still       int64 `json:"stood_still_ns"`  // stopped, by its own clock
 	NoCPU       int64 `json:"no_cpu_ns"`       // ready to run, but without a CPU: all threads of the process together, and no more than took_ns
+	NoCarrier   int64 `json:"no_carrier_ns"`   // interfaces under its devices had none
 	// Of the edge whose flights took longest, in the mean.
 	From           int64 `json:"edge_from"`
 	To             int64 `json:"edge_to"`
@@ -38,11 +39,11 @@ type Record struct {
 }
 
 // Words is how many words a record takes.
-const Words = 24
+const Words = 25
 
 func (r *Record) fields() [Words]*int64 {
 	return [Words]*int64{
-		&r.Took, &r.Waited, &r.LongestWait, &r.Waits, &r.First, &r.Transfer, &r.Sending, &r.Outside, &r.Reduced, &r.Still, &r.NoCPU,
+		&r.Took, &r.Waited, &r.LongestWait, &r.Waits, &r.First, &r.Transfer, &r.Sending, &r.Outside, &r.Reduced, &r.Still, &r.NoCPU, &r.NoCarrier,
 		&r.From, &r.To, &r.Flights, &r.InFlight, &r.LongestFlight, &r.ShortestFlight,
 		&r.Loss.From, &r.Loss.To, &r.Loss.Sent, &r.Loss.Resent, &r.Loss.NAKs, &r.Loss.Timeouts, &r.Loss.RNRs,
 	}

@@ -67,7 +67,8 @@ func (c *Control) noteProblem(err error) {
 
 // cut is a pair of neighbours of which one does not get through to the other.
 type cut struct {
-	from, to int
+	from, to int       // who calls whom
+	lost     Direction // what does not arrive
 	text     string
 }
 
@@ -85,24 +86,27 @@ func (c *Control) cuts(counted []attempts) (found []cut) {
 		b, hears := of[to]
 		silent := calls && !a.Reached && a.Tried > 0 && a.Problem == ""
 		back := c.size == 2 && calls && a.Half // calls from there arrive, answers to them are lost as the own calls are
-		told := func(format string, args ...any) { found = append(found, cut{from, to, fmt.Sprintf(format, args...)}) }
+		calling, answering := Direction{From: from, To: to}, Direction{From: to, To: from}
+		told := func(lost Direction, format string, args ...any) {
+			found = append(found, cut{from, to, lost, fmt.Sprintf(format, args...)})
+		}
 		port, other := c.cfg.List[to].Port, ""
 		if a.At != "" {
 			other = fmt.Sprintf("; or %s, to which its name leads at rank %d, is another host's", a.At, from)
 		}
 		switch {
 		case hears && b.Half && !a.Reached:
-			told("the connections of %s arrive at %s, whose answers do not get back: the route or a firewall from rank %d to rank %d", c.name(from), c.name(to), to, from)
+			told(answering, "the connections of %s arrive at %s, whose answers do not get back: the route or a firewall from rank %d to rank %d", c.name(from), c.name(to), to, from)
 		case calls && hears && !a.Reached && a.Problem != "" && b.Up > sureAfter:
-			told("%s does not reach %s, which listens: %s", c.name(from), c.name(to), a.Problem)
+			told(calling, "%s does not reach %s, which listens: %s", c.name(from), c.name(to), a.Problem)
 		case silent && hears && b.Came == 0 && b.Up > sureAfter && c.size == 2 && b.Reached:
-			told("the connections of %s to %s do not arrive: %s, none came, while those the other way do: a firewall at rank %d, at rank %d or between drops TCP port %d%s",
+			told(calling, "the connections of %s to %s do not arrive: %s, none came, while those the other way do: a firewall at rank %d, at rank %d or between drops TCP port %d%s",
 				c.name(from), c.name(to), tries(a.Tried), to, from, port, other)
 		case silent && hears && b.Came == 0 && b.Up > sureAfter:
-			told("the connections of %s to %s do not arrive: %s, none came: a firewall at rank %d, at rank %d or between drops TCP port %d, or the route from rank %d leads elsewhere%s",
+			told(calling, "the connections of %s to %s do not arrive: %s, none came: a firewall at rank %d, at rank %d or between drops TCP port %d, or the route from rank %d leads elsewhere%s",
 				c.name(from), c.name(to), tries(a.Tried), to, from, port, from, other)
 		case silent && !hears && !back && a.Up > sureAfter:
-			told("%s does not answer %s: %s: host down, the network, or a firewall for TCP port %d; which way it is cut cannot be told from here%s", c.name(to), c.name(from), tries(a.Tried), port, other)
+			told(Direction{From: from, To: to, Both: true}, "%s does not answer %s: %s: host down, the network, or a firewall for TCP port %d; which way it is cut cannot be told from here%s", c.name(to), c.name(from), tries(a.Tried), port, other)
 		}
 	}
 	return found

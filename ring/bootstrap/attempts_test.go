@@ -23,32 +23,36 @@ func TestCuts(t *testing.T) {
 		size    int
 		counted []attempts
 		want    []string // the beginning of each
+		lost    Direction
 	}{
-		"both reach each other": {2, []attempts{{Rank: 0, Up: long, Reached: true, Came: 1}, {Rank: 1, Up: long, Reached: true, Came: 1}}, nil},
+		"both reach each other": {2, []attempts{{Rank: 0, Up: long, Reached: true, Came: 1}, {Rank: 1, Up: long, Reached: true, Came: 1}}, nil, Direction{}},
 		"one way, by port": {2, []attempts{{Rank: 0, Up: long, Tried: 9, Came: 1}, {Rank: 1, Up: long, Reached: true}},
-			[]string{"the connections of rank 0 (a:18600) to rank 1 (b:18600) do not arrive: 9 attempts, none came, while those the other way do: a firewall"}},
+			[]string{"the connections of rank 0 (a:18600) to rank 1 (b:18600) do not arrive: 9 attempts, none came, while those the other way do: a firewall"}, Direction{From: 0, To: 1}},
 		"one way, all of it, at the end that is heard": {2, []attempts{{Rank: 1, Up: long, Tried: 9, Half: true}},
-			[]string{"the connections of rank 0 (a:18600) arrive at rank 1 (b:18600), whose answers do not get back"}},
+			[]string{"the connections of rank 0 (a:18600) arrive at rank 1 (b:18600), whose answers do not get back"}, Direction{From: 1, To: 0}},
 		"one way, all of it, at the other end": {2, []attempts{{Rank: 0, Up: long, Tried: 9}},
-			[]string{"rank 1 (b:18600) does not answer rank 0 (a:18600): 9 attempts: host down, the network, or a firewall for TCP port 18600; which way it is cut cannot be told from here"}},
+			[]string{"rank 1 (b:18600) does not answer rank 0 (a:18600): 9 attempts: host down, the network, or a firewall for TCP port 18600; which way it is cut cannot be told from here"}, Direction{From: 0, To: 1, Both: true}},
 		"a longer ring": {3, []attempts{{Rank: 1, Up: long, Reached: true, Came: 1}, {Rank: 2, Up: long, Tried: 1, Came: 1}, {Rank: 0, Up: long, Reached: true}},
-			[]string{"the connections of rank 2 (c:18600) to rank 0 (a:18600) do not arrive: 1 attempt, none came: a firewall at rank 0, at rank 2 or between drops TCP port 18600, or the route from rank 2 leads elsewhere"}},
+			[]string{"the connections of rank 2 (c:18600) to rank 0 (a:18600) do not arrive: 1 attempt, none came: a firewall at rank 0, at rank 2 or between drops TCP port 18600, or the route from rank 2 leads elsewhere"}, Direction{From: 2, To: 0}},
 		"refused by who listens": {2, []attempts{{Rank: 0, Up: long, Tried: 9, Problem: "connection refused"}, {Rank: 1, Up: long, Reached: true}},
-			[]string{"rank 0 (a:18600) does not reach rank 1 (b:18600), which listens: connection refused"}},
-		"who has only just begun is not blamed": {2, []attempts{{Rank: 0, Up: long, Tried: 9}, {Rank: 1, Up: time.Second, Reached: true}}, nil},
-		"nor who refuses and is not known":      {2, []attempts{{Rank: 0, Up: long, Tried: 9, Problem: "connection refused"}}, nil},
+			[]string{"rank 0 (a:18600) does not reach rank 1 (b:18600), which listens: connection refused"}, Direction{From: 0, To: 1}},
+		"who has only just begun is not blamed": {2, []attempts{{Rank: 0, Up: long, Tried: 9}, {Rank: 1, Up: time.Second, Reached: true}}, nil, Direction{}},
+		"nor who refuses and is not known":      {2, []attempts{{Rank: 0, Up: long, Tried: 9, Problem: "connection refused"}}, nil, Direction{}},
 	} {
 		control := &Control{size: c.size, cfg: Config{List: []hosts.Node{{Host: "a", Port: 18600}, {Host: "b", Port: 18600}, {Host: "c", Port: 18600}}[:c.size]}}
 		var got []string
+		late := &TimeoutError{}
 		for _, cut := range control.cuts(c.counted) {
 			got = append(got, cut.text)
+			late.Lost = append(late.Lost, cut.lost)
 		}
-		ok := len(got) == len(c.want)
+		_, edge, _ := late.blamed()
+		ok := len(got) == len(c.want) && edge == c.lost
 		for i := range got {
 			ok = ok && strings.HasPrefix(got[i], c.want[i])
 		}
 		if !ok {
-			t.Errorf("%s: %q: expected %q", name, got, c.want)
+			t.Errorf("%s: %q, %+v: expected %q, %+v", name, got, edge, c.want, c.lost)
 		}
 	}
 }

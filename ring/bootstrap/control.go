@@ -62,6 +62,9 @@ type Config struct {
 	// OnFailure is called once, with the first verdict, from a goroutine of the
 	// Control or of whoever calls Fail. It must not call Close.
 	OnFailure func(*Verdict)
+	// Review, if set, is asked about the verdict that this rank has on a ring that did not come
+	// up, before the others are told, and returns it, or one that says more.
+	Review func(context.Context, *Verdict) *Verdict
 	// Answer answers the questions that a neighbour put with Ask; from is its
 	// rank and side (0 left, 1 right) is this rank's side of the edge. What it
 	// returns goes back as JSON, an error as *AnswerError. Each call runs on a

@@ -37,6 +37,7 @@ type TimeoutError struct {
 	From    []int         // the ranks that were awaited
 	After   time.Duration // how long this rank was to wait
 	Cuts    []string      // whose connections do not arrive, and why
+	Lost    []Direction   // what does not arrive, of each of them
 	Peers   []PeerReport  // but for those that Cuts explain
 	Remarks []string      // strangers on the port and the like
 	// untrusted is that who answers for the right neighbour has not this rank's token.
@@ -134,7 +135,7 @@ func (e *TimeoutError) blame(c *Control) {
 		counted = append(counted, p.counted...)
 	}
 	for _, cut := range c.cuts(counted) {
-		e.Cuts = append(e.Cuts, cut.text)
+		e.Cuts, e.Lost = append(e.Cuts, cut.text), append(e.Lost, cut.lost)
 		e.Peers = slices.DeleteFunc(e.Peers, func(p PeerReport) bool { return p.Rank == cut.from || p.Rank == cut.to })
 	}
 }

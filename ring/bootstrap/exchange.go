@@ -35,7 +35,10 @@ func (c *Control) Exchange(ctx context.Context, toLeft, toRight any) (fromLeft, 
 			said := late.Parts()
 			v := c.verdict(kind, -1, "%s", said.Result).Coded(late.FailureCode())
 			v.Fix, v.Evidence = said.Fix, said.Evidence
-			v.Rank, v.Confidence = missing(late)
+			v.Rank, v.Edge, v.Confidence = late.blamed()
+			if c.cfg.Review != nil {
+				v = c.cfg.Review(ctx, v)
+			}
 			c.Fail(v)
 		}
 		return nil, nil, err
@@ -74,21 +77,30 @@ func (c *Control) connect(ctx context.Context, payloads [2]json.RawMessage) (err
 	return nil
 }
 
-// missing returns the one rank that is not up, or -1. It is certain where its host says so.
-func missing(e *TimeoutError) (rank int, sure Confidence) {
+// blamed returns the one edge over which connections do not arrive, or the one rank that is not
+// up: certain where its host says so. -1: neither, or several.
+func (e *TimeoutError) blamed() (rank int, edge Direction, sure Confidence) {
 	rank, sure = -1, Suspect
+	switch {
+	case len(e.Lost) > 1:
+		return rank, edge, sure
+	case len(e.Lost) == 1 && e.Lost[0].Both: // the host may be down
+		return rank, e.Lost[0], sure
+	case len(e.Lost) == 1:
+		return rank, e.Lost[0], Certain
+	}
 	for _, p := range e.Peers {
 		switch {
 		case p.Up:
 		case rank >= 0:
-			return -1, Suspect
+			return -1, edge, Suspect
 		case p.Mute || p.unasked:
 			rank = p.Rank
 		default:
 			rank, sure = p.Rank, Certain
 		}
 	}
-	return rank, sure
+	return rank, edge, sure
 }
 
 // exchanging is what a neighbour is awaited for before the ring is sealed.
