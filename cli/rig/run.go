@@ -155,7 +155,7 @@ func (r *ring) prepare() error {
 	hosts := make([]segment.Host, ranks)
 	for i := range hosts {
 		hosts[i] = segment.Host{Name: node(i), Address: address(i) + "/24", Bridge: "switch0"}
-		if r.Kind == "thin uplink" && i%2 == 1 {
+		if r.Kind == "thin uplink" && i >= ranks/2 {
 			hosts[i].Bridge = "switch1"
 		}
 	}

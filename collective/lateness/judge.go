@@ -65,6 +65,8 @@ const (
 	// slowTimes as long as elsewhere is slow, and stuckLeast is a flight that is told even
 	// if it happens once: a packet that is lost is sent again after some 67 ms.
 	slowTimes, stuckLeast = 3, int64(50 * time.Millisecond)
+	// starvedTimes as long as the others without a CPU is a rank's own want of one.
+	starvedTimes = 2
 	// steadyFlights that all take long tell a slow edge from one that waits for a CPU now and then.
 	steadyFlights = 8
 	// least is no figure to tell anybody of.
@@ -81,7 +83,9 @@ func Excuse(all []Record) {
 	for rank := range all {
 		r := &all[rank]
 		late := max(0, r.lateness(all, rank))
-		r.starved, r.excused = min(r.NoCPU, late), max(0, min(r.NoCPU-r.usualNoCPU(all, rank), late))
+		if r.starved, r.excused = min(r.NoCPU, late), 0; r.NoCPU >= starvedTimes*r.usualNoCPU(all, rank) {
+			r.excused = max(0, min(r.NoCPU-r.usualNoCPU(all, rank), late))
+		}
 	}
 }
 
@@ -195,7 +199,7 @@ func slowEdges(all []Record, known []Finding) (found []Finding) {
 		f.NoCPU = all[end].NoCPU
 		switch usual := all[end].usualNoCPU(all, end); {
 		case f.NoCPU < r.Took/latePart:
-		case f.NoCPU >= 2*usual:
+		case f.NoCPU >= starvedTimes*usual:
 			if slow { // and no packet is missing
 				f.Kind, f.Rank, f.To = NoCPU, end, &other
 				found = append(found, f)
