@@ -246,7 +246,7 @@ func TestModifyErrorListsAttributes(t *testing.T) {
 	err = CheckModify(17, StateInit, &attr, maskOf(kernelTable["INIT→RTR"].required)|AttrState, testPath)
 	want = "modify QP 0x000011 INIT→RTR: path_mtu 4096 is above the port's active MTU 1024 (asked for qp_state RTR, " +
 		"ah_attr {port_num 1 dlid 0 sl 0 is_global 1 dgid ::1 sgid_index 0 hop_limit 0 traffic_class 0 flow_label 0}, " +
-		">>> path_mtu 4096 <<<, rq_psn 0x1, min_rnr_timer 12, max_dest_rd_atomic 1, dest_qp_num 0x000011)"
+		">>> path_mtu 4096 <<<, rq_psn 0x000001, min_rnr_timer 12, max_dest_rd_atomic 1, dest_qp_num 0x000011)"
 	if err == nil || err.Error() != want {
 		t.Errorf("got  %v\nwant %s", err, want)
 	}

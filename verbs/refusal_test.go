@@ -42,7 +42,7 @@ func TestRefusedModify(t *testing.T) {
 		if c.offender == 0 != (e.Field == "") || !strings.HasPrefix(e.Reason, strings.TrimSpace(e.Field+" "+e.Value)) {
 			t.Errorf("%v: %q is blamed, with the value %q: %s", c.errno, e.Field, e.Value, e.Reason)
 		}
-		for _, text := range append(c.want, "path_mtu 1024", "rq_psn 0x1") {
+		for _, text := range append(c.want, "path_mtu 1024", "rq_psn 0x000001") {
 			if !strings.Contains(err.Error(), text) {
 				t.Errorf("%q does not speak of %q", err, text)
 			}
