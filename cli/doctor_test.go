@@ -89,7 +89,7 @@ func TestDoctorProvoked(t *testing.T) {
 		{"UDP 4791 that is taken", "true", []string{"--index", "0", "--list", strings.Join(list, ","), "--device", "soft"}, "udp-port", "WARN", fmt.Sprintf("pid %d, has %s", os.Getpid(), roce)},
 		{"memory", "true", []string{"--ranks", "60000"}, "memory", "WARN", "available"},
 		{"a group's memory", memory, []string{"--ranks", "1000"}, "cgroup-memory", "FAIL", "1024 MiB"},
-		{"a firewall", `d=$(mktemp -d) && printf '#!/bin/sh\nrm -r %s\necho "table ip f { \nchain in {\ntype filter hook input priority 0; policy drop;\n tcp dport 22 accept"' $d > $d/nft && chmod +x $d/nft && PATH=$d:$PATH`, nil, "firewall", "WARN", "ip f in lets in what a rule names, and none names TCP 18600"},
+		{"a firewall", `d=$(mktemp -d) && printf '#!/bin/sh\nrm -r %s\necho "table ip f { \nchain in {\ntype filter hook input priority 0; policy drop;\n tcp dport 22 accept"' $d > $d/nft && chmod +x $d/nft && PATH=$d:$PATH`, nil, "firewall", "WARN", "lets in what a rule names, and none names TCP 18600"},
 		{"a group's quota", cpus, nil, "cgroup-cpu", "WARN", "0.9 CPUs"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -3,7 +3,9 @@ package doctor
 import (
 	"context"
 	"fmt"
+	"maps"
 	"os/exec"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -42,92 +44,73 @@ func ruleset() (string, error) {
 	return text, err
 }
 
-// families are those of the ring's addresses, as nftables names them. A ring takes IPv4 where a
-// name has both, and so does one whose addresses are not known.
-func (e *exam) families() (list []string) {
-	for _, a := range e.addrs {
-		family := "ip6"
-		switch {
-		case !a.Addr().IsValid():
-			continue
-		case a.Addr().Is4():
-			family = "ip"
-		}
-		if !slices.Contains(list, family) {
-			list = append(list, family)
-		}
-	}
-	if list == nil {
-		return []string{"ip"}
-	}
-	return list
-}
+// savedBy begins a line before what a program of iptables has printed, and names it.
+const savedBy = "# saved by "
 
-// firewallRow tells of a port that this node's own firewall shuts. One that a rule lets in is
-// taken to be open: for whom is the rule's business. What lies between the nodes, `path` sees.
+var (
+	// dports is the ports that a rule is about, as nft and iptables print it.
+	dports = regexp.MustCompile(`dports?\s+(?:!=\s*)?(\{[^}]*\}|\S+)`)
+	// refusesAll is what lets in what other rules name: the policy of the input hook, or a rule
+	// that asks for nothing.
+	refusesAll = regexp.MustCompile(`hook input .*policy drop|^:INPUT DROP|^-A INPUT -j (?:DROP|REJECT)`)
+	// endsInput is such a rule of nft's, in a chain of the input hook.
+	endsInput = regexp.MustCompile(`^(?:counter (?:packets \d+ bytes \d+ )?)?(?:drop|reject)\b`)
+)
+
+// mostRules is how many rules are shown.
+const mostRules = 4
+
+// firewallRow shows the rules of this node's own firewall that name the ring's ports: whether they
+// let packets in, and whose, `path` tests. Of a firewall that lets in what rules name it warns if
+// none names them.
 func (e *exam) firewallRow() []Preflight {
 	ruleset, err := e.Ruleset()
 	if err != nil {
 		return []Preflight{skip("firewall", "", "%v", err)}
 	}
-	var said, shut, fix []string
-	by := "" // which has a rule that lets a port in
-	list, families := chains(ruleset), e.families()
-	for _, c := range list {
-		seen := families
-		if family, _, _ := strings.Cut(c.name, " "); family != "inet" {
-			seen = slices.DeleteFunc(slices.Clone(families), func(f string) bool { return f != family })
+	ports := map[int]string{int(e.binds().Port()): fmt.Sprintf("TCP %d", e.binds().Port())}
+	if e.soft || e.exists("sys/module/rdma_rxe") {
+		ports[route.RoCEPort] = fmt.Sprintf("UDP %d", route.RoCEPort)
+	}
+	var named []string
+	closed, input := "", false
+	unnamed := maps.Clone(ports)
+	for line := range strings.Lines(ruleset) {
+		line = strings.TrimSpace(line)
+		switch {
+		case strings.Contains(line, "hook input"):
+			input = true
+		case line == "}":
+			input = false
 		}
-		if !c.input || len(seen) == 0 {
+		if refusesAll.MatchString(line) || input && endsInput.MatchString(line) {
+			closed = line
+		}
+		of := dports.FindStringSubmatch(line)
+		if of == nil {
 			continue
 		}
-		var unnamed []string
-		for _, p := range []struct {
-			protocol string
-			port     int
-			wanted   bool
-		}{{"tcp", int(e.binds().Port()), true}, {"udp", route.RoCEPort, e.soft || e.exists("sys/module/rdma_rxe")}} {
-			if !p.wanted {
-				continue
-			}
-			closed := func(r ruling) bool { return r.verdict == "drop" || r.verdict == "" && c.policy == "drop" }
-			var r ruling
-			for _, family := range seen {
-				if r = rules(list, c, packet{family, p.protocol, p.port}, 0); closed(r) {
-					break
+		list := strings.NewReplacer("{", "", "}", "", " ", "", ":", "-").Replace(of[1])
+		for port := range ports {
+			if inRanges(list, port) {
+				delete(unnamed, port)
+				if !slices.Contains(named, line) {
+					named = append(named, line)
 				}
 			}
-			name := fmt.Sprintf("%s %d", strings.ToUpper(p.protocol), p.port)
-			switch {
-			case !closed(r):
-				if r.rule != "" {
-					by = c.name
-				}
-				continue
-			case r.rule != "":
-				said = append(said, fmt.Sprintf("%s drops %s: %s", c.name, name, r.rule))
-			default:
-				unnamed = append(unnamed, name)
-			}
-			if !slices.Contains(shut, name) {
-				shut = append(shut, name)
-			}
-			if c.program != "" {
-				fix = append(fix, fmt.Sprintf("%s -I INPUT -p %s --dport %d -j ACCEPT", c.program, p.protocol, p.port))
-			} else {
-				fix = append(fix, fmt.Sprintf("nft insert rule %s %s dport %d accept", c.name, p.protocol, p.port))
-			}
-		}
-		if unnamed != nil {
-			said = append(said, fmt.Sprintf("%s lets in what a rule names, and none names %s", c.name, strings.Join(unnamed, " and ")))
 		}
 	}
+	names := strings.Join(slices.Sorted(maps.Values(unnamed)), " and ")
 	switch {
-	case shut != nil:
-		return []Preflight{finding(Warn, "firewall", "", strings.Join(said, "; ")).
-			but(codes.Timeout, strings.Join(shut, " and ")+" open, unless a rule lets the other nodes in by their addresses", strings.Join(fix, " && ")+"  # or by firewalld or ufw, if they have written the rules")}
-	case by != "":
-		return []Preflight{pass("firewall", "", "%s has rules for the ports", by)}
+	case closed != "" && names != "":
+		return []Preflight{finding(Warn, "firewall", "", fmt.Sprintf("%q lets in what a rule names, and none names %s", closed, names)).
+			but(codes.Timeout, names+" open, unless another rule lets them in", "nft list ruleset; iptables-save  # `path` tests what passes")}
+	case named != nil:
+		more := ""
+		if len(named) > mostRules {
+			more = fmt.Sprintf(", and %d more", len(named)-mostRules)
+		}
+		return []Preflight{skip("firewall", "", "rules name the ports, `path` tests what passes: %s%s", strings.Join(named[:min(len(named), mostRules)], "; "), more)}
 	}
-	return []Preflight{pass("firewall", "", "no rule of this node's keeps the ports shut: it lets in what comes")}
+	return []Preflight{pass("firewall", "", "no rule of this node's names the ports or shuts all")}
 }
