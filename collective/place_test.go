@@ -31,7 +31,7 @@ func TestIdleRankIsNamed(t *testing.T) {
 				k := newKit(w, 900, reduce.Int32, reduce.Sum)
 				k.runs(1, 900, way)
 				w.rings[idle].SetActivity("idle at its prompt")
-				w.timeout(1200 * time.Millisecond)
+				w.timeout(4 * time.Second)
 				errs := w.each(func(rank int, c *Comm) error {
 					if rank == idle {
 						return nil

@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -21,11 +22,16 @@ import (
 	"ringcli/collective/reduce"
 	"ringcli/ring"
 	"ringcli/verbs/memory"
+	"ringcli/verbs/verbstest"
 )
 
 // rankEnv makes this test binary a rank of its own, which does what the JSON in the
 // variable says.
 const rankEnv = "RINGTEST_COLLECTIVE_RANK"
+
+// raceSkips are matrices that the race detector does not watch, under which they take minutes: what
+// is concurrent in them is so in TestMatrix, too.
+const raceSkips = "^Test(LargeByEveryAlgorithm|ResultsInPlaceAmongOthers|CallsOfRooted|MeshMatrix|MatrixMixed)$"
 
 func TestMain(m *testing.M) {
 	if text := os.Getenv(rankEnv); text != "" {
@@ -34,6 +40,12 @@ func TestMain(m *testing.M) {
 			os.Exit(1)
 		}
 		os.Exit(0)
+	}
+	if verbstest.Race {
+		if err := flag.Set("test.skip", raceSkips); err != nil { // which the command line replaces
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
 	}
 	os.Exit(m.Run())
 }
