@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"os"
 	"regexp"
 	"slices"
 	"strconv"
@@ -145,7 +146,7 @@ func TestLocalChecksBothWays(t *testing.T) {
 		}
 		at += found[1]
 	}
-	if testing.Short() {
+	if os.Getenv("RINGTEST_MATRIX") != "full" { // it takes as long again
 		return
 	}
 	code, stdout = run("--output", "json")
