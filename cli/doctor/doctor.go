@@ -141,9 +141,9 @@ func Rows() []command.Row {
 of ports and interfaces, PCIe links and ACS, kernel modules and permissions,
 locked memory, open files and threads, UDP 4791 and the TCP port, who has them
 and which rules of this node's firewall name them, socket buffers, names,
-addresses, CPUs, control groups (cpu, memory, pids; v1 and v2), huge pages and the clock,
-and of GPUs the driver, device files, libraries, the way to their memory (peer
-modules, dma-buf) and the IOMMU; no library is loaded for that.
+addresses, CPUs, control groups (cpu, memory, pids; v1 and v2), huge pages and
+the clock, and of GPUs the driver, device files, libraries, the way to their
+memory (peer modules, dma-buf) and the IOMMU; no library is loaded for that.
 With --list it also asks for the name of each host, and with --index which
 device and GID the ring would take to the neighbours, and the way to each host:
 route, interface, and on an Ethernet by ARP whether the host answers and whether
