@@ -115,22 +115,13 @@ func TestLittleMemory(t *testing.T) {
 	}
 }
 
-// The stacks of threads count against the limits of memory.
+// Whatever size the stacks of threads have, it works.
 func TestSizeOfStacks(t *testing.T) {
 	t.Parallel()
-	for _, c := range []struct {
-		limits, reason string
-		code           int
-	}{
-		{"ulimit -s 64", "", exit.OK},
-		{"ulimit -s 1048576; ulimit -v 3145728", "ulimit -v", exit.Usage},
-		{"ulimit -s 1048576; ulimit -d 3145728", "ulimit -d", exit.Usage},
-		{"ulimit -s 1048576", "", exit.OK},
-		{"ulimit -s unlimited; ulimit -d 3145728", "", exit.OK},
-	} {
+	for _, limits := range []string{"ulimit -s 64", "ulimit -s 1048576", "ulimit -s unlimited; ulimit -d 3145728"} {
 		for _, words := range []string{"version", "local -n 2 -c ping"} {
-			if code, stderr := endUnder(t, c.limits, c.reason, words); code != c.code {
-				t.Errorf("%s: %q: exit code %d, expected %d\n%s", c.limits, words, code, c.code, stderr)
+			if code, stderr := endUnder(t, limits, "", words); code != exit.OK {
+				t.Errorf("%s: %q: exit code %d\n%s", limits, words, code, stderr)
 			}
 		}
 	}

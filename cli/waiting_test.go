@@ -86,7 +86,7 @@ func TestWaitingForAnIdleRank(t *testing.T) {
 		shown := regexp.MustCompile(strings.ReplaceAll(line, "ONE", one))
 		zero.await(line, shown.MatchString)
 	}
-	see("waiting [0-9]+s for ONE to connect: not running")
+	see("waiting [0-9]+s for ONE: not running")
 	m.open(t, "connect", "--index", "1", "--list", list, "--device", "soft").prompt("ready")
 	zero.prompt("ready")
 	zero.begin("all-reduce")

@@ -187,8 +187,8 @@ const (
 	// eachSize is how many probes of each size go: a path that loses one in ten loses no size.
 	eachSize = 4
 	// MostLoss is the most packets that Loss sends at a time: a socket's buffer of the usual
-	// 208 KiB holds them while its reader has no CPU.
-	MostLoss = 256
+	// 208 KiB, and a queue on the way, hold them while their reader has no CPU.
+	MostLoss = 64
 )
 
 // Probe sends probes of each size over an edge both ways; nil if that cannot be done.

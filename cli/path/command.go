@@ -15,6 +15,7 @@ import (
 	"ringcli/cli/render"
 	"ringcli/cli/session"
 	"ringcli/configs/codes"
+	"ringcli/ring"
 	"ringcli/ring/path"
 )
 
@@ -150,10 +151,10 @@ const (
 	// each is how often a probe is sent: a path that loses one in ten loses none of the sizes.
 	each = 4
 	// echoes are enough for a median, and with several ports for a loss of 2 %; echoing is how long
-	// they may take in all. lossRounds of the device's packets are enough for that, too: that fewer
-	// than fewestLost of 512 are missing happens once in 300 times then.
+	// they may take in all. lossRounds of the device's packets, 512, are enough for that, too: that
+	// fewer than fewestLost are missing happens once in 300 times then.
 	echoes, echoing = path.MostEach, 3 * time.Second
-	lossRounds      = 2
+	lossRounds      = 512 / ring.MostLoss
 	// pings over the queue pairs are more than heartbeats and strangers of an interface send.
 	pings = 200
 	// counting is how old the counters that a device gives may be (lifespan of hw_counters,
