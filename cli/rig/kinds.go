@@ -33,7 +33,7 @@ type kind struct {
 	// judge is what an accusation is in a case of this kind; nil: any is wrong.
 	judge func(p *plan, a *accusation) opinion
 	codes []int // exit codes that a rank may end with
-	// open is what falls short of the kind now and then: TestRig leaves it to `make rig`.
+	// open is why TestRig leaves the kind to `make rig`: what falls short of it now and then, or time.
 	open string
 }
 
@@ -79,9 +79,9 @@ var kinds = []kind{
 	{name: "healthy under load", cases: 3, scripts: []string{reduce, reduce, measure, look}, moment: before, strike: func(r *ring) error { return r.load(cpus()) }, codes: []int{0}, open: "a slow edge is named at a load of 30 and more"},
 	{name: "loss", cases: 1, scripts: []string{reduce, measure}, targets: anyEdge, strike: func(r *ring) error { return r.lose(true) }, judge: edgeIs(loss, true), codes: []int{0, 1}},
 	{name: "one-way loss", cases: 1, scripts: []string{reduce, measure}, targets: anyEdge, strike: func(r *ring) error { return r.lose(false) }, judge: edgeIs(loss, false), codes: []int{0, 1}},
-	{name: "rate of an edge", cases: 1, scripts: []string{both, measure}, targets: anyEdge, moment: ports, strike: func(r *ring) error { return r.limitEdge(r.Rate) }, judge: edgeIs(slow, false), codes: []int{0, 1}},
-	{name: "rate of a sender", cases: 1, scripts: []string{both, measure}, moment: ports, strike: (*ring).limitSender, judge: senderIs, codes: []int{0, 1}},
-	{name: "rate of a receiver", cases: 1, scripts: []string{both, measure}, moment: ports, strike: (*ring).limitReceiver, judge: receiverIs, codes: []int{0, 1}},
+	{name: "rate of an edge", cases: 1, scripts: []string{both, measure}, targets: anyEdge, moment: ports, strike: func(r *ring) error { return r.limitEdge(r.Rate) }, judge: edgeIs(slow, false), codes: []int{0, 1}, open: "it takes half a minute"},
+	{name: "rate of a sender", cases: 1, scripts: []string{both, measure}, moment: ports, strike: (*ring).limitSender, judge: senderIs, codes: []int{0, 1}, open: "it takes half a minute"},
+	{name: "rate of a receiver", cases: 1, scripts: []string{both, measure}, moment: ports, strike: (*ring).limitReceiver, judge: receiverIs, codes: []int{0, 1}, open: "it takes half a minute"},
 	{name: "mtu hole of a port", cases: 1, scripts: []string{reduce, look, reduce, look, measure}, moment: before, strike: (*ring).narrow, judge: rankIs(size), codes: []int{1, 2}},
 	{name: "mtu hole of an edge", cases: 1, scripts: []string{reduce, look, reduce, look, measure}, targets: ringEdge, moment: before, strike: (*ring).narrowEdge, judge: edgeIs(size, false), codes: []int{1, 2}},
 	{name: "one-way block", cases: 1, scripts: []string{reduce, look}, targets: ringEdge, moment: either, strike: (*ring).block, judge: edgeIs(blocked, false), codes: []int{1, 2}},
@@ -94,9 +94,9 @@ var kinds = []kind{
 	{name: "CPU hog on a rank", cases: 1, scripts: []string{reduce}, moment: before, strike: (*ring).starve, judge: rankIs(starved), codes: []int{0, 1}, open: "an edge is named beside the rank at times"},
 	{name: "CPU hog on the host", cases: 1, scripts: []string{reduce}, strike: func(r *ring) error { return r.load(4 * cpus()) }, codes: []int{0}, open: "a rank is named at times"},
 	// Those that follow are of failures.md, or need no more than the links.
-	{name: "crawling edge", cases: 1, scripts: []string{measure}, targets: anyEdge, moment: ports, strike: func(r *ring) error { return r.limitEdge(crawlRate) }, judge: edgeIs(slow, false), codes: []int{1}},
+	{name: "crawling edge", cases: 1, scripts: []string{measure}, targets: anyEdge, moment: ports, strike: func(r *ring) error { return r.limitEdge(crawlRate) }, judge: edgeIs(slow, false), codes: []int{1}, open: "it takes half a minute"},
 	{name: "late edge", cases: 1, scripts: []string{measure}, targets: anyEdge, moment: ports, judge: edgeIs(late, true), codes: []int{1}},
-	{name: "thin uplink", cases: 1, scripts: []string{racks}, moment: ports, judge: groupIs, codes: []int{1}},
+	{name: "thin uplink", cases: 1, scripts: []string{racks}, moment: ports, judge: groupIs, codes: []int{1}, open: "it takes half a minute"},
 	{name: "wrong list", cases: 1, scripts: []string{reduce}, moment: before, judge: rankIs(differs), codes: []int{2, 3}, open: "a second rank is accused at times"},
 	{name: "absent", cases: 1, scripts: []string{reduce}, moment: before, judge: rankIs(absent), codes: []int{2}},
 	{name: "port taken", cases: 1, scripts: []string{reduce}, moment: before, judge: rankIs(taken), codes: []int{2, 3}},
