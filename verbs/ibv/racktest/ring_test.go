@@ -367,7 +367,7 @@ func TestStrangers(t *testing.T) {
 		want string
 	}{
 		// The one cannot make sense of our hello and hangs up, the other speaks first.
-		{[]string{"ibv_rc_pingpong", "-d", "rxe0", "-g", "1"}, "ibv_rc_pingpong and perftest as servers do that"},
+		{[]string{"ibv_rc_pingpong", "-d", "rxe0", "-g", "1"}, "took the connection and closed it without an answer"},
 		{[]string{"ib_write_bw", "-d", "rxe0", "-x", "1"}, "perftest 6"},
 	} {
 		t.Run(c.tool[0]+" is called", func(t *testing.T) {
@@ -375,8 +375,7 @@ func TestStrangers(t *testing.T) {
 			eventually(t, deadline, "it listens", func() bool { return listens(t, 2) })
 			zero := sit(t, onRXE(1, 2), 0, "connect", "--timeout", "3s", "-c", "ping")
 			code := zero.code(t, 2*deadline)
-			lines := zero.lines(t)
-			if code != 2 || len(lines) == 0 || !strings.Contains(lines[len(lines)-1].Error, c.want) {
+			if code != 2 || !strings.Contains(zero.stdout.String(), c.want) {
 				t.Errorf("exit code %d\n%s%s", code, zero.stdout, zero.stderr)
 			}
 		})
