@@ -57,8 +57,8 @@ define tests
 	$(GO) -C verbs/ibv/racktest test $(1) -timeout $(TEST_TIMEOUT) ./rack/... ./interop
 endef
 
-# A sample of the long matrices and of the many rounds (testing.Short); test-long
-# takes them whole.
+# A sample of the long matrices and of the many rounds (testing.Short); test-long takes more,
+# and with RINGTEST_MATRIX=full all, on many ranks, too.
 test:
 	$(call tests,-short)
 
