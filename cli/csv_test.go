@@ -20,13 +20,13 @@ func TestCSVIsOneTable(t *testing.T) {
 	}{
 		"bench all-reduce -n 2 -b 8 -e 64 --iters 2":                          {"busbw_GBps", "BenchSummary (1)", 8},
 		"bench all-reduce -n 2 -b 8 -e 64 --iters 2 --csv-table BenchSummary": {"avg_busbw_GBps", "Measurement (8)", 1},
-		"links -n 2":                        {"write_GBps", "LinksVerdict (1)", 2},
-		"backends":                          {"library", "Setting (", 3},
-		"devices":                           {"provider", "GIDInfo (", 2},
-		"devices --csv-table PortInfo":      {"active_mtu", "ProviderInfo (", 2},
-		"local -n 2":                        {"checks", "PingResult (", 3},
-		"local -n 2 --csv-table PingResult": {"peer", "Verdict (1)", 4},
-		"config":                            {"origin", "", 20},
+		"links -n 2":                   {"write_GBps", "LinksVerdict (1)", 2},
+		"backends":                     {"library", "Setting (", 3},
+		"devices":                      {"provider", "GIDInfo (", 2},
+		"devices --csv-table PortInfo": {"active_mtu", "ProviderInfo (", 2},
+		"local -n 2 --device shm":      {"checks", "PingResult (", 1},
+		"local -n 2 --device shm --csv-table PingResult": {"peer", "Verdict (1)", 2},
+		"config": {"origin", "", 20},
 	} {
 		t.Run(line, func(t *testing.T) {
 			p := program(t, append(strings.Fields(line), "--output", "csv")...)

@@ -40,7 +40,7 @@ func modelled(t *testing.T, args ...string) (times, summaries, edges []map[strin
 // TestModel: a cluster that is yet to be bought has a row for each size and each variant,
 // one the fastest, and the crossovers between them.
 func TestModel(t *testing.T) {
-	times, summaries, edges := modelled(t, words("--ranks 1024 --alpha 3us --beta 48GB/s --op all-reduce")...)
+	times, summaries, edges := modelled(t, words("--ranks 256 --alpha 3us --beta 48GB/s --op all-reduce")...)
 	sizes, fastest := map[float64]int{}, map[float64]int{}
 	for _, o := range times {
 		sizes[o["bytes"].(float64)]++
@@ -55,13 +55,13 @@ func TestModel(t *testing.T) {
 	if list, points := s["fastest"].([]any), s["crossovers_bytes"].([]any); len(list) < 2 || len(points) != len(list)-1 {
 		t.Errorf("%d stretches, %d crossovers: want two or more, and one between each two", len(list), len(points))
 	}
-	code, stdout, _ := here(t, words("model --ranks 1024 --alpha 3us --beta 48GB/s")...)
-	for _, want := range []string{"on 1024 ranks, reckoned: alpha 3.000 us, beta 48.00 GB/s", "doubling", "*<", "# busbw in GB/s", "# fastest: recursive-doubling/eager below ", "# auto takes "} {
+	code, stdout, _ := here(t, words("model --ranks 256 --alpha 3us --beta 48GB/s")...)
+	for _, want := range []string{"on 256 ranks, reckoned: alpha 3.000 us, beta 48.00 GB/s", "doubling", "*<", "# busbw in GB/s", "# fastest: recursive-doubling/eager below ", "# auto takes "} {
 		if code != exit.OK || !strings.Contains(stdout, want) {
 			t.Errorf("exit code %d, no %q in\n%s", code, want, stdout)
 		}
 	}
-	if code, stdout, _ := here(t, words("model --ranks 1024 --alpha 3us --beta 48GB/s --output csv -e 1K")...); code != exit.OK || !strings.HasPrefix(stdout, "command,ok,operation,ranks,bytes,") {
+	if code, stdout, _ := here(t, words("model --ranks 256 --alpha 3us --beta 48GB/s --output csv -e 1K")...); code != exit.OK || !strings.HasPrefix(stdout, "command,ok,operation,ranks,bytes,") {
 		t.Errorf("exit code %d, CSV\n%s", code, stdout)
 	}
 	for _, line := range []string{"--op barrier", "--op rs --type float64 -n 3 --line 100ns", "--op all-gather -n 7 --software 5GB/s --overhead 2us --segment 64K --depth 2"} {

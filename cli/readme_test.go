@@ -27,9 +27,11 @@ type typing struct {
 // typings are the examples that cannot be typed just so, by their first command. The
 // others can.
 var typings = map[string]typing{
-	"make && ./ringcli local -n 4":              {replace: []string{"make && ./", ""}}, // whole in `.ci/run readme-run`
-	"make test":                                 {skip: "this is one of those tests; `.ci/run readme-test` types it"},
-	"ringcli tune -n 4":                         {replace: []string{"-n 4", "-n 4 --budget 1s"}},
+	"make && ./ringcli local -n 4":                         {skip: "`.ci/run readme-run` types it"},
+	"ringcli local -n 4":                                   {replace: []string{"-n 4", "-n 2"}},
+	"ringcli model --ranks 1024 --alpha 3us --beta 48GB/s": {replace: []string{"1024", "64"}},
+	"make test":         {skip: "this is one of those tests; `.ci/run readme-test` types it"},
+	"ringcli tune -n 4": {replace: []string{"-n 4", "-n 4 --budget 1s"}},
 	"ringcli tune --index 0 --list node0,node1": {replace: []string{"--index 0", "--budget 1s --index 0"}},
 	"tune --budget 40s":                         {replace: []string{"40s", "1s"}},
 	"ringcli shell --device soft:lo --index 0 --list 127.7.3.1,127.7.3.2 --timeout 5s": {peer: besideWrongPSN},
