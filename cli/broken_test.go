@@ -86,7 +86,7 @@ func TestAddressOfTwoHosts(t *testing.T) {
 	}
 	p := program(t, "connect", "--index", "0", "--list", "10.77.0.1,10.77.0.2", "--timeout", "1s", "-c", "ping")
 	p.in(nodes[0]).start(t)
-	if code := p.end(t, hung); code != exit.Critical || !strings.Contains(p.stderr.String(), "several MAC addresses answer ARP for 10.77.0.2: ") {
+	if code := p.end(t, hung); code != exit.Critical || !strings.Contains(p.stderr.String(), "ringcli: several MAC addresses answer ARP for 10.77.0.2, the address of rank 1 (10.77.0.2:18600): ") {
 		t.Errorf("exit code %d\n%s", code, p.stderr.String())
 	}
 }

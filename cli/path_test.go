@@ -51,9 +51,15 @@ func newCable(t *testing.T, mtu int) *cable {
 
 // within does something in a network namespace.
 func within(namespace string, do func() error) error {
-	done := make(chan error)
+	done := make(chan error, 1)
 	go func() {
 		runtime.LockOSThread() // which ends with the goroutine: it stays in the namespace
+		if unix.Gettid() == os.Getpid() {
+			// The main thread does not end, and its namespace is what /proc shows of the process.
+			done <- within(namespace, do)
+			runtime.UnlockOSThread()
+			return
+		}
 		ns, err := unix.Open("/run/netns/"+namespace, unix.O_RDONLY|unix.O_CLOEXEC, 0)
 		if err == nil {
 			err = unix.Setns(ns, unix.CLONE_NEWNET)
