@@ -56,8 +56,7 @@ func TestMain(m *testing.M) {
 // raceRuns are what the race detector watches here, under which all takes ten times as long:
 // those in which a process does several things at once, or is ended in the middle. The
 // packages below have tests of their own.
-const raceRuns = "Leader|Follow|Jobs|Killed|Stopp|Interrupt|CtrlC|Goodbye|Reconnect|Regroup|Retry|Survivors|Harmed|" +
-	"Tokens|MissingRank|StartedAgain|ByHand|TypingInATerminal|KeepGoing|LinksAsALine|Disagreement|Lost|EndWithTheirParent"
+const raceRuns = "Leader|Jobs|Reconnect|Regroup|Retry|Interrupt|ByHand|KeepGoing|LinksAsALine|Disagreement"
 
 // parallel is how many of these tests run at once for each two CPUs, of which most wait for
 // processes.
