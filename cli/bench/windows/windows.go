@@ -214,12 +214,13 @@ func Notes(out *render.Printer, s *Summary, late []Stragglers) error {
 
 // Keeper takes from a Comm what it keeps of a measurement's operations.
 type Keeper struct {
-	comm  *collective.Comm
-	noCPU int64          // when it was read last
-	lost  []verbs.Losses // before all
-	Each  bool           // it is wanted of each batch
-	All   lateness.Record
-	Last  Told // of the last batch
+	comm      *collective.Comm
+	noCPU     int64          // when it was read last
+	lost      []verbs.Losses // before all
+	noCarrier int64          // of what was dropped
+	Each      bool           // it is wanted of each batch
+	All       lateness.Record
+	Last      Told // of the last batch
 	// Counted: the edges' queue pairs count what they send again. Set by End.
 	Counted bool
 }
@@ -238,14 +239,16 @@ func (k *Keeper) Take(ctx context.Context, longest float64) error {
 	}
 	r, err := k.comm.Lateness(ctx)
 	r.NoCPU = min(noCPU, r.Took)
+	r.NoCarrier, k.noCarrier = r.NoCarrier+k.noCarrier, 0
 	k.All.Add(r)
 	k.Last = Told{longest, r}
 	return err
 }
 
-// Drop leaves out what was since.
+// Drop leaves out what was since, but for a link that was away: it is told with what comes next.
 func (k *Keeper) Drop(ctx context.Context) error {
-	_, err := k.comm.Lateness(ctx)
+	r, err := k.comm.Lateness(ctx)
+	k.noCarrier += r.NoCarrier
 	return err
 }
 
