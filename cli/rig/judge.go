@@ -254,7 +254,7 @@ func (o *outcome) readText(r *ring) {
 			break
 		}
 	}
-	if accused == nil {
+	if accused == nil || len(accused.ends()) > 2 { // groups have names of their own
 		return
 	}
 	named := []int{accused.Rank}
