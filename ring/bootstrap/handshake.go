@@ -307,25 +307,30 @@ func (c *Control) twins(rank int, a identity, aAddr net.Addr, b identity, bAddr 
 	return c.verdict(KindMismatch, rank, "two nodes have index %d: %s (%s) and %s (%s); give every node its own --index", rank, aAddr, a, bAddr, b).Coded(codes.List)
 }
 
-// compareLists checks the list that a caller was given against this rank's.
+// compareLists checks the list that a caller was given against this rank's. Which of the two is
+// wrong is not known.
 func (c *Control) compareLists(conn net.Conn, f *Frame, h hello) *Verdict {
 	caller, own := h.caller(conn, f), c.name(c.rank)
 	if c.listensOnAll() {
 		own += ", which listens on all addresses of its node,"
 	}
+	differ := func(format string, args ...any) *Verdict {
+		v := c.verdict(KindMismatch, -1, format+": give all nodes the same --list", args...).Coded(codes.List)
+		v.Edge = Direction{From: f.Sender, To: c.rank, Both: true}
+		return v
+	}
 	switch {
 	case h.Size != c.size:
-		return c.verdict(KindMismatch, f.Sender, "%s has a list of %d nodes and %s one of %d: give all nodes the same --list", caller, h.Size, own, c.size).Coded(codes.List)
+		return differ("%s has a list of %d nodes and %s one of %d", caller, h.Size, own, c.size)
 	case h.Digest == c.digest:
 		return nil
 	}
 	for i, e := range h.List {
 		if here := c.cfg.List[min(i, c.size-1)].String(); e != here {
-			return c.verdict(KindMismatch, f.Sender, "%s has another list than %s: entry %d is %s there and %s here; give all nodes the same --list",
-				caller, own, i, e, here).Coded(codes.List)
+			return differ("%s has another list than %s: entry %d is %s there and %s here", caller, own, i, e, here)
 		}
 	}
-	return c.verdict(KindMismatch, f.Sender, "%s has another list than %s: give all nodes the same --list", caller, own).Coded(codes.List)
+	return differ("%s has another list than %s", caller, own)
 }
 
 // compareRanks checks a caller's index against this rank's.
