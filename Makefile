@@ -6,8 +6,7 @@ VERSION  := $(shell .ci/version)
 # The date of what it is built from, for man pages; empty where neither git nor the packager says it.
 DATE     := $(shell date -u -d "@$${SOURCE_DATE_EPOCH:-$$(git log -1 --format=%ct 2>/dev/null)}" +%F 2>/dev/null)
 REVISION := $(shell git rev-parse HEAD 2>/dev/null)
-# Neither where it is built nor what git knows besides
-# gets into it: two checkouts of a commit make one file, byte for byte.
+# Neither where it is built nor what git knows besides gets into it: two checkouts of a commit make one file, byte for byte.
 LDFLAGS := -s -w -X ringcli/cli/about.version=$(VERSION) -X ringcli/cli/about.revision=$(REVISION)
 
 # The program's file.

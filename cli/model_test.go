@@ -56,7 +56,7 @@ func TestModel(t *testing.T) {
 		t.Errorf("%d stretches, %d crossovers: want two or more, and one between each two", len(list), len(points))
 	}
 	code, stdout, _ := here(t, words("model --ranks 256 --alpha 3us --beta 48GB/s")...)
-	for _, want := range []string{"on 256 ranks, reckoned: alpha 3.000 us, beta 48.00 GB/s", "doubling", "*<", "# busbw in GB/s", "# fastest: recursive-doubling/eager below ", "# auto takes "} {
+	for _, want := range []string{"on 256 ranks, estimated: alpha 3.000 us, beta 48.00 GB/s", "doubling", "*<", "# busbw in GB/s", "# fastest: recursive-doubling/eager below ", "# auto takes "} {
 		if code != exit.OK || !strings.Contains(stdout, want) {
 			t.Errorf("exit code %d, no %q in\n%s", code, want, stdout)
 		}

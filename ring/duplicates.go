@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"maps"
 	"net"
 	"net/netip"
 	"slices"
@@ -24,23 +23,25 @@ func (r *Ring) duplicates(ctx context.Context, v *Verdict) *Verdict {
 		return v
 	}
 	netdev, _ := route.Network(r.local)
-	of := map[netip.Addr]int{r.local: r.rank}
+	addrs, of := []netip.Addr{r.local}, map[netip.Addr]int{r.local: r.rank}
 	for _, rank := range []int{r.neighbour(Left), r.neighbour(Right), max(v.Rank, 0), v.Edge.From, v.Edge.To} {
 		a := r.addrs[rank].Addr()
-		if hop, err := route.Via(r.local, a); err == nil && !hop.Local && !hop.Gateway.IsValid() && hop.NetDev == netdev {
-			of[a] = rank
+		_, known := of[a]
+		if hop, err := route.Via(r.local, a); !known && err == nil && !hop.Local && !hop.Gateway.IsValid() && hop.NetDev == netdev {
+			addrs, of[a] = append(addrs, a), rank
 		}
 	}
-	if len(of) == 1 { // nobody is in this network
+	if len(addrs) == 1 { // nobody is in this network
 		return v
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), askARP)
 	defer cancel()
-	owners, err := route.Owners(ctx, netdev, slices.Collect(maps.Keys(of)))
+	owners, err := route.Owners(ctx, netdev, addrs)
 	if err != nil {
 		return v // not allowed, or no Ethernet
 	}
-	for a, rank := range of {
+	for _, a := range addrs {
+		rank := of[a]
 		macs, most, sure := owners[a], 1, bootstrap.Suspect // or one host answers by two interfaces
 		if a == r.local {
 			macs, most, sure = slices.DeleteFunc(macs, isOwnMAC), 0, bootstrap.Certain
@@ -57,7 +58,7 @@ func (r *Ring) duplicates(ctx context.Context, v *Verdict) *Verdict {
 			Kind: v.Kind, Code: codes.DuplicateAddress, Rank: rank, Confidence: sure, By: r.rank, Text: text,
 			Fix: "give one of the two hosts another address (arping -D " + a.String() + " shows who answers)", Evidence: append([]string{v.Text}, v.Evidence...),
 		}
-		if v = found; a == r.local {
+		if v = found; a == r.local { // for certain
 			break
 		}
 	}

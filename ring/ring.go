@@ -166,7 +166,8 @@ func Connect(ctx context.Context, servers []string, index int, o Options) (*Ring
 		}
 		if err := step(ctx); err != nil {
 			err = r.Settled(cmp.Or(r.Err(), err)) // what failed the ring may have come between two steps
-			if was := r.verdict(err); !usage.Is(err) && was.Kind != bootstrap.KindCanceled {
+			// Exchange has asked before.
+			if was := r.verdict(err); met && !usage.Is(err) && was.Kind != bootstrap.KindCanceled {
 				if found := r.duplicates(ctx, was); found != was {
 					err = found
 				}

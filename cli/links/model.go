@@ -309,7 +309,7 @@ func (g *modelling) title() []string {
 	if g.op != collective.OpBarrier {
 		what += " of " + g.typ.String()
 	}
-	return []string{fmt.Sprintf("%s on %d ranks, reckoned: %s", what, g.shape.Ranks, g.costs)}
+	return []string{fmt.Sprintf("%s on %d ranks, estimated: %s", what, g.shape.Ranks, g.costs)}
 }
 
 // row is one size by all variants.

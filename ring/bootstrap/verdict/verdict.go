@@ -84,7 +84,7 @@ type Verdict struct {
 	Rank       int           `json:"rank"`           // the culprit, or -1
 	Host       string        `json:"host,omitempty"` // of the culprit
 	PID        int           `json:"pid,omitempty"`  // of the culprit
-	Edge       Direction     `json:"edge,omitzero"`  // what does not carry, where it is an edge and not a rank
+	Edge       Direction     `json:"edge,omitzero"`  // what does not carry, or whose ends were told different things; not with a rank
 	Confidence Confidence    `json:"confidence"`
 	Doing      Doing         `json:"doing,omitzero"`     // what whoever found it was in
 	Since      time.Duration `json:"since_ns,omitempty"` // how long before the verdict it began
