@@ -12,6 +12,7 @@ import (
 	"ringcli/collective/backend/nccltest"
 	"ringcli/collective/reduce"
 	"ringcli/verbs/gpu/gputest"
+	"ringcli/verbs/verbstest"
 )
 
 // byVendors is a ringcli that has not been started and finds NCCL, RCCL and devices.
@@ -25,6 +26,7 @@ func byVendors(t *testing.T, variables []string, args ...string) *process {
 
 // Our ring and NCCL are in one table, on one memory, with every element checked.
 func TestVendorsBesideTheRing(t *testing.T) {
+	verbstest.Long(t)
 	t.Parallel()
 	for _, c := range []struct {
 		ranks, operation string
@@ -140,6 +142,7 @@ func TestBackendsAreFound(t *testing.T) {
 // The check finds what a library has got wrong, and each way to fail has its exit code and
 // says what is missing.
 func TestVendorsFail(t *testing.T) {
+	verbstest.Long(t)
 	t.Parallel()
 	for _, c := range []struct {
 		name      string

@@ -10,11 +10,13 @@ import (
 
 	"ringcli/cli/exit"
 	"ringcli/verbs/cpu"
+	"ringcli/verbs/verbstest"
 )
 
 // What nobody says how often to measure is measured for long enough, in batches whose
 // spread is shown; what is asked for is done, and no more.
 func TestShortMessagesAreMeasuredForLong(t *testing.T) {
+	verbstest.Long(t)
 	t.Parallel()
 	run := func(args ...string) []map[string]any {
 		t.Helper()
@@ -120,6 +122,7 @@ func TestResultsNameTheCPUs(t *testing.T) {
 // Where no device is named local checks itself over packets and over shared memory, says
 // which is which, and sums up in its last line.
 func TestLocalChecksBothWays(t *testing.T) {
+	verbstest.Long(t)
 	t.Parallel()
 	run := func(args ...string) (code int, stdout string) {
 		t.Helper()

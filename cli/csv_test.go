@@ -8,11 +8,13 @@ import (
 
 	"ringcli/cli/exit"
 	"ringcli/cli/schema"
+	"ringcli/verbs/verbstest"
 )
 
 // A stream of CSV is one table, which a reader takes as a whole: each row has the header's
 // fields, and none is a header again. What is left out is named, and can be asked for.
 func TestCSVIsOneTable(t *testing.T) {
+	verbstest.Long(t)
 	t.Parallel()
 	for line, want := range map[string]struct {
 		column, left string

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"ringcli/cli/exit"
+	"ringcli/verbs/verbstest"
 )
 
 // Without a device being named, ranks of this machine share memory, and status says
@@ -70,6 +71,7 @@ func TestInjectedFaultsAreTold(t *testing.T) {
 // Ranks are killed, stopped and late when a script says so, and when a leader does; each
 // failure tells that it is on purpose.
 func TestRanksAreHarmedOnPurpose(t *testing.T) {
+	verbstest.Long(t)
 	t.Parallel()
 	fails := func(t *testing.T, code int, stdout, stderr, injected, kind string, rank float64) {
 		t.Helper()

@@ -15,6 +15,7 @@ import (
 
 	"ringcli/cli/exit"
 	"ringcli/verbs/route"
+	"ringcli/verbs/verbstest"
 )
 
 // doctored runs doctor by a shell that first does something to itself, and returns its rows by
@@ -55,6 +56,7 @@ func doctoredWith(t *testing.T, before, shell, become string, args ...string) (c
 // What a machine can do to a process, it does: limits, a port that is taken, names, control
 // groups, a network namespace, a user without rights.
 func TestDoctorProvoked(t *testing.T) {
+	verbstest.Long(t)
 	t.Parallel()
 	list := freshList(t, 2)
 	held, err := net.Listen("tcp4", list[0])
@@ -112,6 +114,7 @@ func TestDoctorProvoked(t *testing.T) {
 // What takes namespaces of its own: a network, a host name, and a /sys and a /dev that were
 // made up, of an adapter that no machine here has.
 func TestDoctorProvokedInNamespaces(t *testing.T) {
+	verbstest.Long(t)
 	t.Parallel()
 	for _, tool := range []string{"unshare", "ip", "setpriv", "prlimit"} {
 		if _, err := exec.LookPath(tool); err != nil || os.Geteuid() != 0 {

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"ringcli/cli/exit"
+	"ringcli/verbs/verbstest"
 )
 
 // trio is a leader's shell and a follower, rank 1, of a ring of three.
@@ -36,6 +37,7 @@ var steps = []string{"open", "init", "exchange", "rtr", "rts", "ping --all --ite
 // A follower ends with its leader, whatever had come of the first ring when that was killed,
 // or ended since another was: a ring that failed before it was ready was one.
 func TestFollowersEndWithALeaderOfARingThatWasNeverReady(t *testing.T) {
+	verbstest.Long(t)
 	t.Parallel()
 	for n := 3; n <= len(steps); n++ { // before, the follower waits for another leader
 		for _, victim := range []int{0, 2} {
@@ -66,6 +68,7 @@ func TestFollowersEndWithALeaderOfARingThatWasNeverReady(t *testing.T) {
 
 // So it does at each step of the next bring-up.
 func TestFollowersEndWithALeaderThatRegroups(t *testing.T) {
+	verbstest.Long(t)
 	t.Parallel()
 	for n := range len(steps) + 1 {
 		t.Run(strings.Join(append([]string{"begun"}, steps[:n]...), ", "), func(t *testing.T) {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"ringcli/cli/exit"
+	"ringcli/verbs/verbstest"
 )
 
 // What launchers set, in the order in which it counts.
@@ -225,6 +226,7 @@ func TestTheEnvironmentSaysWrong(t *testing.T) {
 
 // Variables of other programs stop no command that does not need them.
 func TestOtherProgramsVariables(t *testing.T) {
+	verbstest.Long(t)
 	t.Parallel()
 	for _, variable := range []string{
 		"NCCL_DEBUG=0", "NCCL_DEBUG=1", "NCCL_DEBUG=OFF", "NCCL_DEBUG=ERROR", "NCCL_DEBUG=DEBUG", "NCCL_DEBUG=INFO,ENV", "RCCL_DEBUG=1",

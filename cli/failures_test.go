@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"ringcli/cli/exit"
+	"ringcli/verbs/verbstest"
 )
 
 // told is how a rank ends that a bring-up fails for: exit code and code of the failure,
@@ -39,6 +40,7 @@ func (c told) ends(t *testing.T, rank int, p *process) {
 // Bring-ups that fail on one host: both ends say why, with the failure's code. A rank
 // without a line of its own is not started.
 func TestFailuresOfABringUp(t *testing.T) {
+	verbstest.Long(t)
 	t.Parallel()
 	greets := func(greeting string) func(net.Conn) {
 		return func(c net.Conn) { _, _ = c.Write([]byte(greeting)) }
@@ -137,6 +139,7 @@ func TestFailuresOfABringUp(t *testing.T) {
 
 // Bring-ups that fail for the network, between two nodes with a network of their own.
 func TestFailuresOfANetwork(t *testing.T) {
+	verbstest.Long(t)
 	const both = "10.77.0.1,10.77.0.2"
 	mute := told{exit.Critical, "unreachable", []string{"rank 0 (10.77.0.1:18600)", "host down", "firewall"}}
 	filtered := told{exit.Critical, "edge", []string{"what rank 0 (10.77.0.1:18600) sends to rank 1 (10.77.0.2:18600) over UDP port 4791 does not arrive; what rank 1 sends does"}}

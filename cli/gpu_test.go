@@ -11,6 +11,7 @@ import (
 
 	"ringcli/cli/exit"
 	"ringcli/verbs/gpu/gputest"
+	"ringcli/verbs/verbstest"
 )
 
 // withGPUs is a ringcli that finds the libraries that gputest has built in a folder, with these
@@ -205,6 +206,7 @@ func TestTransportBenchOfGPUs(t *testing.T) {
 // A GPU that does nothing any more is told of in time, with what it was to do. What a bench
 // starts for itself has as long to start.
 func TestHungGPU(t *testing.T) {
+	verbstest.Long(t)
 	t.Parallel()
 	folder := gputest.Build(t)
 	for line, want := range map[string]string{

@@ -24,6 +24,7 @@ import (
 	"ringcli/ring"
 	"ringcli/verbs"
 	"ringcli/verbs/memory"
+	"ringcli/verbs/verbstest"
 )
 
 // hands is a shell of its own on a rank, without a terminal: what it prints and
@@ -327,6 +328,7 @@ type provoked struct {
 // Whatever goes wrong, both ends name the cause: the one that posted, and the one
 // that waits in vain.
 func TestProvokedByHand(t *testing.T) {
+	verbstest.Long(t)
 	const quick = "--qp-timeout 14 --retry-cnt 2 --rnr-retry 1"
 	impatient := map[string]string{"rts": quick}
 	const reg = "mr reg r --size 4K"

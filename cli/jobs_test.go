@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"ringcli/cli/exit"
+	"ringcli/verbs/verbstest"
 )
 
 // printedBy is what a script's JSON says, in its order: a result by its command, bytes and job, an
@@ -42,6 +43,7 @@ func printedBy(t *testing.T, stdout string) string {
 // in front waits for them, on all ranks; each result says whose it is. The first of them goes on
 // until the lines after it are read, also on a busy machine.
 func TestJobsOfAScript(t *testing.T) {
+	verbstest.Long(t)
 	t.Parallel()
 	for name, c := range map[string]struct {
 		script, want string
@@ -170,6 +172,7 @@ func TestJobsOfAShellInAPipe(t *testing.T) {
 // What a job prints comes above a line that is being typed, and leaves it whole; two shells
 // without a leader have the same order, and a lost rank ends the jobs of the other.
 func TestJobsInTwoTerminals(t *testing.T) {
+	verbstest.Long(t)
 	t.Parallel()
 	m := newTmux(t)
 	list := freshList(t, 2)

@@ -10,12 +10,14 @@ import (
 	"time"
 
 	"ringcli/cli/exit"
+	"ringcli/verbs/verbstest"
 )
 
 // Who keeps a ring waiting is named in the window where that happens, as what it is, and
 // nobody else: in no window of a calm run anybody is. What the machine keeps waiting, since
 // ranks have no CPU, is told as that.
 func TestStragglersAreNamed(t *testing.T) { // not beside others
+	verbstest.Long(t)
 	const last = " --duration 700ms --window 200ms"
 	every := func(n int) bool { return n > 0 }
 	once := func(n int) bool { return n == 1 }

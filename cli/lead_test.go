@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"ringcli/cli/exit"
+	"ringcli/verbs/verbstest"
 )
 
 // of returns the results of a command, in their order.
@@ -99,6 +100,7 @@ func followers(t *testing.T, list []string, args ...string) []*process {
 }
 
 func TestFollowersTakeALeadersScript(t *testing.T) {
+	verbstest.Long(t)
 	t.Parallel()
 	list := freshList(t, 3)
 	// A rank may have to wait long for a CPU.
@@ -192,6 +194,7 @@ func TestRanksThatRunDifferentCommandsAreToldSo(t *testing.T) {
 // A person at one terminal leads three followers: what runs in the background,
 // and what Ctrl-C does to them all.
 func TestALeaderAtATerminal(t *testing.T) {
+	verbstest.Long(t)
 	t.Parallel()
 	p := newTmux(t).open(t, "local", "-n", "4", "--shell", "--timeout", "100s") // ping awaits a boundary of bench
 	p.prompt("ring 0/4 ready soft:lo>")

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"ringcli/cli/exit"
+	"ringcli/verbs/verbstest"
 )
 
 // idle starts the ranks of a ring that does nothing, and waits until it does.
@@ -74,6 +75,7 @@ func agreed(t *testing.T, ranks []*piped, victim int, kind, confidence string) {
 // Survivors of an idle ring name the process that was killed, all alike, and do not end as
 // if nothing had happened.
 func TestARankKilledWhileTheRingIsIdle(t *testing.T) {
+	verbstest.Long(t)
 	t.Parallel()
 	for _, n := range []int{2, 3, 4, 8} {
 		if testing.Short() && n != 3 {
@@ -93,6 +95,7 @@ func TestARankKilledWhileTheRingIsIdle(t *testing.T) {
 // Survivors name the process that is stopped, for certain where they share its host, and it
 // blames nobody when it goes on. One that goes on in time is no news.
 func TestARankStoppedWhileTheRingIsIdle(t *testing.T) {
+	verbstest.Long(t)
 	t.Parallel()
 	for _, n := range []int{2, 3, 4} {
 		if testing.Short() && n != 3 {

@@ -14,6 +14,7 @@ import (
 	"ringcli/collective/reduce"
 	"ringcli/verbs/gpu"
 	"ringcli/verbs/gpu/gputest"
+	"ringcli/verbs/verbstest"
 )
 
 // lasting is a test whose folder stays for the others.
@@ -61,6 +62,7 @@ func finishOn(t *testing.T, variables []string, want int, args ...string) []map[
 // TestMemoryOfDevices: all-reduce goes from device to device, by recursive doubling up to 32 KiB
 // and round the ring above, in place and not, for ranks that are no power of two, too.
 func TestMemoryOfDevices(t *testing.T) {
+	verbstest.Long(t)
 	t.Parallel()
 	for ranks, place := range map[int]string{1: "cuda:0", 2: "hip:1", 3: "cuda:1", 4: "cuda:0", 6: "hip:0"} {
 		rows := 0
@@ -86,6 +88,7 @@ func TestMemoryOfDevices(t *testing.T) {
 // TestMemoryKernels has every kernel at work, on vectors that the ranks divide and that they do
 // not, so that chunks begin anywhere.
 func TestMemoryKernels(t *testing.T) {
+	verbstest.Long(t)
 	t.Parallel()
 	var lines []string
 	for _, typ := range []reduce.Type{reduce.Float32, reduce.Float64, reduce.Int32, reduce.Int64} {
@@ -111,6 +114,7 @@ func TestMemoryKernels(t *testing.T) {
 
 // TestMemoryStaged: what has no path between the devices goes through the host, and it is said why.
 func TestMemoryStaged(t *testing.T) {
+	verbstest.Long(t)
 	t.Parallel()
 	staged := func(why string, variables []string, line string) {
 		t.Helper()
@@ -200,6 +204,7 @@ func TestMemoryOfNoDevice(t *testing.T) {
 // TestMemoryOfStuckDevice: at the deadline the rank is named whose device does not come on, and the
 // ranks that wait for it end, too.
 func TestMemoryOfStuckDevice(t *testing.T) {
+	verbstest.Long(t)
 	t.Parallel()
 	list := freshList(t, 3)
 	var all []*process
@@ -221,6 +226,7 @@ func TestMemoryOfStuckDevice(t *testing.T) {
 // TestMemoryOfLostRank: a rank that is killed while devices wait for it ends the others, which name
 // it.
 func TestMemoryOfLostRank(t *testing.T) {
+	verbstest.Long(t)
 	t.Parallel()
 	all := ranksOn(t, nil, []string{"cuda:0", "cuda:0", "cuda:0"}, "-b", "256K", "-e", "256K", "--duration", "5m")
 	time.Sleep(2 * time.Second)

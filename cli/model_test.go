@@ -9,6 +9,7 @@ import (
 
 	"ringcli/cli/clitest"
 	"ringcli/cli/exit"
+	"ringcli/verbs/verbstest"
 )
 
 // modelled runs model with JSON and returns its lines by what they are: times, the
@@ -40,6 +41,7 @@ func modelled(t *testing.T, args ...string) (times, summaries, edges []map[strin
 // TestModel: a cluster that is yet to be bought has a row for each size and each variant,
 // one the fastest, and the crossovers between them.
 func TestModel(t *testing.T) {
+	verbstest.Long(t)
 	times, summaries, edges := modelled(t, words("--ranks 256 --alpha 3us --beta 48GB/s --op all-reduce")...)
 	sizes, fastest := map[float64]int{}, map[float64]int{}
 	for _, o := range times {

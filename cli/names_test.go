@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"ringcli/cli/exit"
+	"ringcli/verbs/verbstest"
 )
 
 // names is the /etc/hosts of a node, and what is asked besides.
@@ -53,6 +54,7 @@ func (n *names) on(p *process) *process {
 
 // A name that gets its address later, as a pod's does, is waited for.
 func TestNamesThatResolveLater(t *testing.T) {
+	verbstest.Long(t)
 	t.Parallel()
 	for command, words := range map[string][]string{
 		"connect": {"connect", "-c", "ping"},
@@ -83,6 +85,7 @@ func TestNamesThatResolveLater(t *testing.T) {
 
 // A name that never gets an address is named at the deadline, with what was asked.
 func TestNamesThatNeverResolve(t *testing.T) {
+	verbstest.Long(t)
 	t.Parallel()
 	for name, c := range map[string]struct {
 		args []string
@@ -110,6 +113,7 @@ func TestNamesThatNeverResolve(t *testing.T) {
 // A name that only a module of glibc's name service switch knows is asked of getent, which stands
 // in for the module here: it is not installed everywhere.
 func TestNamesOfTheNameServiceSwitch(t *testing.T) {
+	verbstest.Long(t)
 	t.Parallel()
 	for name, c := range map[string]struct {
 		nss  string
@@ -165,6 +169,7 @@ func TestOthersLearnThatANameIsAwaited(t *testing.T) {
 // A neighbour that is at another address now is found there: by a rank that waits for it, and by
 // reconnect.
 func TestANameMoves(t *testing.T) {
+	verbstest.Long(t)
 	t.Parallel()
 	nodes := newIsland(t, 2)
 	const first = "10.77.0.1 a-0.svc"
@@ -202,6 +207,7 @@ func TestANameMoves(t *testing.T) {
 
 // All addresses of a name are tried, whichever family answers.
 func TestNamesOfTwoFamilies(t *testing.T) {
+	verbstest.Long(t)
 	t.Parallel()
 	for name, c := range map[string]struct {
 		hosts []string
@@ -255,6 +261,7 @@ func containers(t *testing.T) []string {
 // The ring is on the network over which the ranks have reached rank 0, whatever the default
 // routes say; where it is on another, the error names --advertise with that network.
 func TestTheNetworkOfRank0(t *testing.T) {
+	verbstest.Long(t)
 	t.Parallel()
 	for name, c := range map[string]struct {
 		args []string

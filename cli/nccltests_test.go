@@ -13,6 +13,7 @@ import (
 
 	"ringcli/cli/exit"
 	"ringcli/verbs/cpu"
+	"ringcli/verbs/verbstest"
 )
 
 // ncclTable is what programs read of nccl-tests' text.
@@ -81,6 +82,7 @@ func number(t *testing.T, text string) float64 {
 // What a program that is made for nccl-tests reads is what JSON says of the same run: the log
 // file has its records.
 func TestNCCLTestsTableIsReadAsJSON(t *testing.T) {
+	verbstest.Long(t)
 	t.Parallel()
 	for _, c := range []struct {
 		operation, kind, op string

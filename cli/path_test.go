@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"ringcli/cli/exit"
+	"ringcli/verbs/verbstest"
 )
 
 // cable is a point-to-point link between two network namespaces of the test's own, whose
@@ -254,6 +255,7 @@ func pathsOf(t *testing.T, ranks [2]*process) (code int, rows map[string]map[str
 
 // Each fault of a path is named by its direction, and nothing else is.
 func TestPathProvoked(t *testing.T) {
+	verbstest.Long(t)
 	small := func(says bool) func(int, []byte) (bool, []byte) {
 		return func(from int, packet []byte) (bool, []byte) {
 			if from == 1 || len(packet) <= 1000 {
@@ -400,6 +402,7 @@ func TestPathEnds(t *testing.T) {
 // A router of the kernel's says what its next link takes, and bytes that leave by another
 // interface than the device's did not travel over that one.
 func TestPathThroughRouter(t *testing.T) {
+	verbstest.Long(t)
 	t.Parallel()
 	another := func(node, router string) { // interface leads to the other node
 		ip(t, "-n", router, "link", "add", "eth2", "type", "veth", "peer", "name", "eth1", "netns", node)

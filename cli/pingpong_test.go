@@ -11,6 +11,7 @@ import (
 
 	"ringcli/cli/exit"
 	"ringcli/verbs/route"
+	"ringcli/verbs/verbstest"
 )
 
 // pairOfPingpongs runs a server and a client to their ends, each with flags of its own.
@@ -130,6 +131,7 @@ func TestPingpongPrintsTheStockLines(t *testing.T) {
 
 // Options that differ are not told by the protocol: whichever end notices says so.
 func TestPingpongOptionsDiffer(t *testing.T) {
+	verbstest.Long(t)
 	for name, c := range map[string]struct {
 		server, client string
 		want           [2]string // of the errors; "" is none
@@ -154,6 +156,7 @@ func TestPingpongOptionsDiffer(t *testing.T) {
 
 // A peer that ends in the middle is noticed, and the error says how far it was.
 func TestPingpongPeerDies(t *testing.T) {
+	verbstest.Long(t)
 	list := hostsOf(freshList(t, 2))
 	const line = "pingpong -d soft:lo --timeout 10s -n 100000000 --bind "
 	server := launch(t, words(line+list[0])...)

@@ -9,10 +9,12 @@ import (
 	"time"
 
 	"ringcli/cli/exit"
+	"ringcli/verbs/verbstest"
 )
 
 // Whoever reads the results may stop to: the ring ends, and nothing is said or kept.
 func TestNobodyReadsTheResults(t *testing.T) {
+	verbstest.Long(t)
 	t.Parallel()
 	const endless = "ping; all-reduce --size 4K --iters 3; sleep 2s; all-reduce --size 4K; status; all-reduce --size 4K --duration 1h"
 	for name, args := range map[string][]string{

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"ringcli/cli/exit"
+	"ringcli/verbs/verbstest"
 )
 
 // typing is what an example needs besides being typed as it stands.
@@ -260,6 +261,7 @@ func differs(shows, got []string) string {
 // Every example of README and of the pages in the program is typed, and prints what has
 // the shape that the page shows.
 func TestPagesAreTyped(t *testing.T) {
+	verbstest.Long(t)
 	pages, err := filepath.Glob("topics/*.txt")
 	if err != nil || len(pages) == 0 {
 		t.Fatalf("%v: %v", pages, err)

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"ringcli/cli/exit"
+	"ringcli/verbs/verbstest"
 )
 
 // childWith returns the child that was given an argument.
@@ -56,6 +57,7 @@ func computes(t *testing.T, p *piped, n, ranks int) {
 // A healthy ring is rebuilt, one whose rank was killed, and one without ranks; connect takes
 // all back. Each has an epoch of its own.
 func TestReconnectOfLocalRanks(t *testing.T) {
+	verbstest.Long(t)
 	t.Parallel()
 	for _, device := range []string{"soft:lo", "shm"} {
 		t.Run(device, func(t *testing.T) {
@@ -105,6 +107,7 @@ func TestReconnectOfLocalRanks(t *testing.T) {
 
 // Rings that come and go leave nothing behind in the processes of the ranks.
 func TestReconnectLeavesNothing(t *testing.T) {
+	verbstest.Long(t)
 	t.Parallel()
 	many := 60
 	if testing.Short() {

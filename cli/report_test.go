@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"ringcli/cli/exit"
+	"ringcli/verbs/verbstest"
 )
 
 // archived are the files of an archive, by their names without its folder.
@@ -64,6 +65,7 @@ func packedBy(t *testing.T, p *process) map[string]string {
 
 // A ring's token is in no report, wherever it came from and whoever has written it down.
 func TestReportHasNoToken(t *testing.T) {
+	verbstest.Long(t)
 	t.Parallel()
 	const token = `0123456789"abcdef<hush>`
 	dir := t.TempDir()

@@ -7,11 +7,13 @@ import (
 	"testing"
 
 	"ringcli/cli/exit"
+	"ringcli/verbs/verbstest"
 )
 
 // A rank that is started again in the instant of its predecessor's death, before that has
 // given its port back and its neighbour has noticed, is not refused, however often.
 func TestARankStartedAgainAtOnce(t *testing.T) {
+	verbstest.Long(t)
 	t.Parallel()
 	many := 50
 	if testing.Short() {

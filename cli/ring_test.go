@@ -16,6 +16,7 @@ import (
 	"ringcli/cli/render"
 	"ringcli/cli/session"
 	"ringcli/collective"
+	"ringcli/verbs/verbstest"
 )
 
 // seconds is a time in us, before a bandwidth, that only a starved machine takes, and no column
@@ -23,6 +24,7 @@ import (
 var seconds = regexp.MustCompile(` \d{7,} +\d+\.`)
 
 func TestLocalProvesEveryCollectiveInEveryWay(t *testing.T) {
+	verbstest.Long(t)
 	t.Parallel()
 	protocols := []string{"eager", "rendezvous-write", "rendezvous-read"}
 	algorithms := []string{"recursive-doubling", "tree", "inbox"}
@@ -84,6 +86,7 @@ func TestLocalInJSON(t *testing.T) {
 
 // A check that cannot fail proves nothing.
 func TestTheCheckFindsCorruption(t *testing.T) {
+	verbstest.Long(t)
 	t.Parallel()
 	for _, fault := range []string{"flip@1", "swap@2"} {
 		for _, op := range []string{"all-reduce", "all-gather", "broadcast"} { // in a reduce nothing comes to rank 1
@@ -151,6 +154,7 @@ func startRanks(t *testing.T, list []string, order []int, pause time.Duration, a
 }
 
 func TestRanksConnectInAnyOrder(t *testing.T) {
+	verbstest.Long(t)
 	t.Parallel()
 	orders := [][]int{{3, 2, 1, 0}, {0, 1, 2, 3}, {1, 3, 0, 2}}
 	if testing.Short() {
@@ -219,6 +223,7 @@ func TestSixRanksOnOneAddress(t *testing.T) {
 }
 
 func TestAMissingRankIsNamed(t *testing.T) {
+	verbstest.Long(t)
 	t.Parallel()
 	list := freshList(t, 4)
 	// The last has to have started when the first gives up, or more are missing.
@@ -290,6 +295,7 @@ func init() {
 
 // A rank that ends before the others have heard of Ctrl-C is no failure of theirs.
 func TestCtrlCIsNoRanksFailure(t *testing.T) {
+	verbstest.Long(t)
 	t.Parallel()
 	const script = "all-reduce --size 4M --duration 1h"
 	for _, c := range []struct {

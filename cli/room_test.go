@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"ringcli/cli/exit"
+	"ringcli/verbs/verbstest"
 )
 
 // limited returns a ringcli that has not been started, under limits that the shell sets.
@@ -35,6 +36,7 @@ func noDump(t *testing.T, limits string, args []string, code int, stderr, reason
 
 // With few descriptors a command works, or says what is short and what to do.
 func TestFewDescriptors(t *testing.T) {
+	verbstest.Long(t)
 	for _, c := range []struct {
 		limit, args string
 		works       bool

@@ -10,6 +10,7 @@ import (
 
 	"ringcli/cli/exit"
 	"ringcli/configs"
+	"ringcli/verbs/verbstest"
 )
 
 var durationInScript = regexp.MustCompile(`--duration \S+`)
@@ -17,6 +18,7 @@ var durationInScript = regexp.MustCompile(`--duration \S+`)
 // Each script that ringcli carries does what it says on a ring that is well, of whatever
 // devices; of durations only some milliseconds, and with retries that outlast a busy machine.
 func TestCarriedScriptsRun(t *testing.T) {
+	verbstest.Long(t)
 	rings := []struct {
 		name    string
 		devices []string // by rank

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"ringcli/cli/exit"
+	"ringcli/verbs/verbstest"
 )
 
 // led starts a shell that is to lead and its followers, of a few of the ranks of a list.
@@ -39,6 +40,7 @@ func loseRank2(followers []*piped) {
 
 // Followers of a leader that is stopped end, whatever they wait for, and say so.
 func TestFollowersOfALeaderThatIsStopped(t *testing.T) {
+	verbstest.Long(t)
 	t.Parallel()
 	for name, c := range map[string]struct {
 		reach func(leader *piped, followers []*piped) // the wait
@@ -102,6 +104,7 @@ func TestFollowersOfALeaderThatIsStoppedBeforeTheFirstRing(t *testing.T) {
 
 // A leader that is idle is waited for, longer than --silence, also if it was stopped for less.
 func TestFollowersWaitForALeaderThatLives(t *testing.T) {
+	verbstest.Long(t)
 	t.Parallel()
 	list := freshList(t, 4)
 	leader, followers := led(t, list, 1, 2, 3)

@@ -8,10 +8,13 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"ringcli/verbs/verbstest"
 )
 
 // Four terminals, each with a rank, as an operator has them.
 func TestFourTerminals(t *testing.T) {
+	verbstest.Long(t)
 	t.Parallel()
 	tmux, err := exec.LookPath("tmux")
 	if err != nil {

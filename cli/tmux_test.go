@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"ringcli/verbs/verbstest"
 )
 
 // screenDeadline is how long a screen may take to show what is expected: much
@@ -292,6 +294,7 @@ func (p *pane) left() string {
 
 // The whole of it, as an operator types it at two nodes.
 func TestTwoTerminalsBringUpARing(t *testing.T) {
+	verbstest.Long(t)
 	t.Parallel()
 	m := newTmux(t)
 	list := freshList(t, 2)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"ringcli/cli/exit"
+	"ringcli/verbs/verbstest"
 )
 
 const testSecret = "3f6c0d8e5a9b417287d1c4e2f0a6b593"
@@ -95,6 +96,7 @@ func TestRingWithTokens(t *testing.T) {
 
 // A rank without the token, and one with another, say so, and so does who has it.
 func TestRanksWithOtherTokens(t *testing.T) {
+	verbstest.Long(t)
 	for _, secret := range []string{"", "another secret of some length"} {
 		t.Run(secret, func(t *testing.T) {
 			t.Parallel()

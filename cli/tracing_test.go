@@ -14,12 +14,14 @@ import (
 	"ringcli/cli/exit"
 	"ringcli/trace"
 	"ringcli/trace/tracetest"
+	"ringcli/verbs/verbstest"
 )
 
 // Four ranks whose clocks are wrong by up to 50 ms, and drift, are put on one
 // time axis: no segment arrives before it was sent. The ranks of one machine have
 // one clock, so it is their recordings that are made wrong.
 func TestWrongClocksAreAligned(t *testing.T) {
+	verbstest.Long(t)
 	t.Parallel()
 	dir := t.TempDir()
 	code, stdout, stderr := finish(t, "local", "-n", "4",

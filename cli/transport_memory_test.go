@@ -21,6 +21,7 @@ import (
 	"ringcli/configs/usage"
 	"ringcli/ring/bootstrap/seal"
 	"ringcli/verbs/transport"
+	"ringcli/verbs/verbstest"
 )
 
 // memoryOf is a field of a process' status, such as VmRSS, in bytes.
@@ -138,6 +139,7 @@ func (a *asker) ask(ctx context.Context, bytes uint64, wait, goodbye bool) (err 
 // Clients that ask for memory and leave, in whatever way, cost a server without a token at most 64
 // MiB, one with a token what they ask for, and neither keeps any of it. The next client is served.
 func TestTransportServeGivesMemoryBack(t *testing.T) {
+	verbstest.Long(t)
 	const (
 		secret = "0123456789abcdef"
 		mib    = 1 << 20

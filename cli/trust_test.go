@@ -14,6 +14,7 @@ import (
 	"ringcli/cli/session"
 	"ringcli/cli/topics"
 	"ringcli/configs"
+	"ringcli/verbs/verbstest"
 )
 
 // user is whom a test runs ringcli as.
@@ -76,6 +77,7 @@ func given(t *testing.T, path string, owner user, mode os.FileMode) string {
 // A configuration file of the working directory, or of another user's home, is read only if
 // the effective user and root alone can have written it and put it there.
 func TestWhoseConfigurationIsRead(t *testing.T) {
+	verbstest.Long(t)
 	if os.Geteuid() != 0 {
 		t.Skip("only root can run ringcli as two users")
 	}
@@ -294,6 +296,7 @@ func TestSecurityNamesWhatIsRead(t *testing.T) {
 // A file of the working directory does not take the place of a script that ringcli carries; a
 // path with a slash names the file.
 func TestACarriedScriptComesFirst(t *testing.T) {
+	verbstest.Long(t)
 	t.Parallel()
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "self-check"), []byte("version\n"), 0o600); err != nil {

@@ -7,11 +7,13 @@ import (
 	"testing"
 
 	"ringcli/cli/exit"
+	"ringcli/verbs/verbstest"
 )
 
 // Whoever is not root, with the socket buffers that the system allows anybody, has all
 // commands.
 func TestUnprivileged(t *testing.T) {
+	verbstest.Long(t)
 	t.Parallel()
 	const nobody = 65534
 	home, err := os.MkdirTemp("", "ringcli-nobody-") // t.TempDir's parent is closed to others

@@ -11,6 +11,7 @@ import (
 
 	"ringcli/collective/reduce"
 	"ringcli/ring"
+	"ringcli/verbs/verbstest"
 )
 
 // tableOf is who calls what, as a rank's error says.
@@ -111,6 +112,7 @@ func TestCalledAtOnce(t *testing.T) {
 // TestCallsOfRooted: ranks that call an operation with another root, count, type or
 // operation get the table, though not all of them wait for all others.
 func TestCallsOfRooted(t *testing.T) {
+	verbstest.Long(t)
 	const n, odd = 3, 2
 	for _, device := range []string{"soft:lo", shared0} {
 		for i, way := range []CallOptions{ringWays[0], ringWays[1], ringWays[2], meshWays[0], meshWays[1], meshWays[2], {}} {

@@ -14,11 +14,13 @@ import (
 	"ringcli/ring"
 	"ringcli/verbs"
 	"ringcli/verbs/memory"
+	"ringcli/verbs/verbstest"
 )
 
 // TestDisagreement: one rank calls something else than the others. Every rank
 // gets an error, and it names what both sides called.
 func TestDisagreement(t *testing.T) {
+	verbstest.Long(t)
 	common := Call{Op: OpAllReduce, Count: 1000, Type: reduce.Float32, Reduction: reduce.Sum}
 	for _, test := range []struct {
 		name   string

@@ -60,6 +60,7 @@ func TestMatrixAlongHosts(t *testing.T) {
 // TestMissingRankAlongHosts: where a rank never calls, the others end, and say whom they await:
 // that one, or one that waits for it.
 func TestMissingRankAlongHosts(t *testing.T) {
+	verbstest.Long(t)
 	const n, count, missing = 4, 900, 2
 	for _, op := range Operations() {
 		t.Run(op.String(), func(t *testing.T) {

@@ -14,11 +14,13 @@ import (
 	"ringcli/ring"
 	"ringcli/ring/bootstrap"
 	"ringcli/ring/diagnose"
+	"ringcli/verbs/verbstest"
 )
 
 // TestIdleRankIsNamed: of ranks that wait for each other in any algorithm, and one that
 // never calls, all errors name that one, and what it has done instead.
 func TestIdleRankIsNamed(t *testing.T) {
+	verbstest.Long(t)
 	const n, idle = 3, 2
 	for _, device := range []string{"soft:lo", shared0} {
 		for i, way := range append(allWays(), CallOptions{}) {
@@ -59,6 +61,7 @@ func TestIdleRankIsNamed(t *testing.T) {
 // TestStoppedRankIsNamed: a rank whose process is stopped is named by all others before
 // their deadline, whatever they reach it by.
 func TestStoppedRankIsNamed(t *testing.T) {
+	verbstest.Long(t)
 	const victim = 1
 	for _, device := range []string{shared0, "soft:lo"} {
 		for _, n := range []int{2, 4} {

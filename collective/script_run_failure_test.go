@@ -11,11 +11,13 @@ import (
 	"ringcli/collective/reduce"
 	"ringcli/ring"
 	"ringcli/verbs"
+	"ringcli/verbs/verbstest"
 )
 
 // TestMeshDisagreement: ranks over a mesh call different operations, or one of them
 // goes round the ring; with the edges there, and without.
 func TestMeshDisagreement(t *testing.T) {
+	verbstest.Long(t)
 	const n, odd = 4, 2
 	type change struct {
 		name   string

@@ -26,6 +26,7 @@ func sharedWays() []CallOptions {
 // than the others, or the same in another way. Every rank gets an error that names
 // both calls.
 func TestSharedDisagreement(t *testing.T) {
+	verbstest.Long(t)
 	inbox, pull := directWays[0], directWays[1]
 	eagerInbox := CallOptions{Algorithm: AlgorithmInbox, Protocol: Eager}
 	for i, test := range []struct {

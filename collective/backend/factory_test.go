@@ -2,6 +2,7 @@ package backend
 
 import (
 	"errors"
+	"flag"
 	"fmt"
 	"os"
 	"os/exec"
@@ -26,6 +27,10 @@ func TestMain(m *testing.M) {
 		return
 	case os.Getenv(asRank) != "":
 		os.Exit(beRank())
+	}
+	// They wait for deadlines more than they compute.
+	if err := flag.Set("test.parallel", "8"); err != nil {
+		panic(err)
 	}
 	os.Exit(m.Run())
 }
