@@ -44,7 +44,8 @@ func (r *Ring) ownPlace() diagnose.Place {
 	if control == nil {
 		return p
 	}
-	p.Slept, p.Woke = control.Slept()
+	slept, woke := control.Slept()
+	p.Slept, p.Starved, p.Woke = slept.Slept, slept.Starved, woke
 	if p.Activity = control.Activity(); len(p.Awaits) > 0 {
 		return p
 	}
@@ -128,7 +129,7 @@ func (r *Ring) sleptSince(begun time.Time) bool {
 		return false
 	}
 	slept, woke := control.Slept()
-	return slept > 0 && woke < time.Since(begun)
+	return slept.Slept > 0 && woke < time.Since(begun)
 }
 
 // process asks the kernel how a process is that runs on this host, and tells whether it is

@@ -9,10 +9,10 @@ import (
 	"time"
 
 	"ringcli/cli/timing"
-	"ringcli/collective/lateness"
 	"ringcli/configs"
 	"ringcli/ring/meetings"
 	"ringcli/verbs"
+	"ringcli/verbs/cpu"
 )
 
 // howTo is how each pair is measured.
@@ -213,9 +213,9 @@ func (e *end) pair(ctx context.Context, first bool) (f figures, err error) {
 // waiting begins to watch how long this rank's threads wait for a CPU; the function returns their
 // share of the time since.
 func waiting() func() float64 {
-	before, begun := lateness.WaitedForCPU(), time.Now()
+	before, begun := cpu.Waited(), time.Now()
 	return func() float64 {
-		return timing.ThreePlaces(float64(lateness.WaitedForCPU()-before) / float64(time.Since(begun)))
+		return timing.ThreePlaces(float64(cpu.Waited()-before) / float64(time.Since(begun)))
 	}
 }
 

@@ -18,6 +18,7 @@ import (
 	"ringcli/collective"
 	"ringcli/collective/lateness"
 	"ringcli/verbs"
+	"ringcli/verbs/cpu"
 )
 
 // Stragglers are who or what kept the ring waiting in a stretch of a measurement.
@@ -228,7 +229,7 @@ type Keeper struct {
 // NewKeeper returns a keeper that has kept nothing.
 func NewKeeper(c *collective.Comm) *Keeper {
 	lost, _ := c.Losses()
-	return &Keeper{comm: c, noCPU: lateness.WaitedForCPU(), lost: lost}
+	return &Keeper{comm: c, noCPU: cpu.Waited(), lost: lost}
 }
 
 // Take takes up what was since the last Take or Drop.
@@ -265,7 +266,7 @@ func (k *Keeper) End() {
 }
 
 func (k *Keeper) waitedForCPU() (ns int64) {
-	now := lateness.WaitedForCPU()
+	now := cpu.Waited()
 	ns, k.noCPU = max(0, now-k.noCPU), now
 	return ns
 }

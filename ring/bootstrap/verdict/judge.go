@@ -41,6 +41,7 @@ type Sighting struct {
 	Ended   string        `json:"ended,omitempty"`     // how a connection ended, without a goodbye
 	Fault   *Verdict      `json:"fault,omitempty"`     // of an operation with it that failed
 	Slept   time.Duration `json:"slept_ns,omitempty"`  // By itself stood still for so long
+	Starved bool          `json:"starved,omitempty"`   // so, since its threads, ready to run, got no CPU
 	Call    Outcome       `json:"call,omitempty"`      // what came of calls since it is silent
 	Arrives bool          `json:"arrives,omitempty"`   // its packets do, although its frames do not
 	Process Process       `json:"process,omitempty"`   // as the host that both are on shows it
@@ -62,6 +63,22 @@ type Sighting struct {
 // has failed, or the silence had begun before half of the sleep was over.
 func (s *Sighting) during(slept *Sighting) bool {
 	return s.Fault != nil || s.Silent+s.Age >= slept.Age+slept.Slept/2
+}
+
+// Stood says how a rank stood still.
+func (s *Sighting) Stood() string {
+	if s.Starved {
+		return fmt.Sprintf("got no CPU for %s", Span(s.Slept))
+	}
+	return fmt.Sprintf("was stopped for %s", Span(s.Slept))
+}
+
+// Cure is what to do about it.
+func (s *Sighting) Cure() string {
+	if s.Starved {
+		return CureStarved
+	}
+	return CureStopped
 }
 
 // Amiss tells whether there is anything to explain.
@@ -139,12 +156,12 @@ func (p *Panorama) judgeOne(s *Sighting, seen []Sighting) *Verdict {
 		return verdict(KindLost, Certain, "%s was lost: %s to both neighbours, and no new one is answered", name, e.how()).cure(p.cureLost(about))
 	case e.endedTo >= 0 && e.calls[CallAnswered]:
 		return p.broken(&e, edge)
-	case e.slept > 0 && (e.fault != nil || e.endedTo >= 0 || e.slept > e.since/4*3): // else it is not heard although it is awake
+	case e.slept.Slept > 0 && (e.fault != nil || e.endedTo >= 0 || e.slept.Slept > e.since/4*3): // else it is not heard although it is awake
 		sure := Certain
-		if s.Fault != nil && e.slept < p.Death {
+		if s.Fault != nil && e.slept.Slept < p.Death {
 			sure = Suspect // so little ends no operation by itself
 		}
-		return verdict(KindStopped, sure, "%s was stopped for %s, as it says itself%s", name, Span(e.slept), e.faults()).cure(CureStopped)
+		return verdict(KindStopped, sure, "%s %s, as it says itself%s", name, e.slept.Stood(), e.faults()).cure(e.slept.Cure())
 	case e.endedTo >= 0:
 		return verdict(KindLost, Suspect, "%s was lost: %s and its host does not answer any more", name, e.how()).cure(p.cureLost(about))
 	case e.silentTo >= 0 && (p.isolated(by, seen) || s.Alone > 0 && (s.Call == CallMute || s.Call == "")):
@@ -181,6 +198,9 @@ func Span(d time.Duration) time.Duration { return d.Round(100 * time.Millisecond
 // CureStopped is what to do about a process that is stopped.
 const CureStopped = "continue it (fg, kill -CONT, the debugger), then connect again"
 
+// CureStarved is what to do about a process that gets no CPU.
+const CureStarved = "see what else runs on its host, and whether a limit of CPU time holds it up (cpu.stat of its control group)"
+
 // CureCut is what to do about a TCP connection that ended between two ranks that live.
 const CureCut = "look at what lies between them: a firewall, a proxy, an address that moved"
 
@@ -202,13 +222,14 @@ func (v *Verdict) cure(fix string) *Verdict {
 type evidence struct {
 	calls             map[Outcome]bool
 	process           Process
-	slept, since      time.Duration
-	witnesses         int    // neighbours that have said something of it
-	ended, mute       int    // by so many neighbours
-	endedTo, silentTo int    // one that tells so, or -1
-	arrives           int    // the rank at which its packets arrive, or -1
-	text              string // how its connection ended
-	alive             bool   // it has spoken since, or another neighbour has its answer
+	since             time.Duration
+	slept             Sighting // of its own, while another had something to explain
+	witnesses         int      // neighbours that have said something of it
+	ended, mute       int      // by so many neighbours
+	endedTo, silentTo int      // one that tells so, or -1
+	arrives           int      // the rank at which its packets arrive, or -1
+	text              string   // how its connection ended
+	alive             bool     // it has spoken since, or another neighbour has its answer
 	fault             *Verdict
 	victim            bool // of another
 	about             int
@@ -222,7 +243,7 @@ func (p *Panorama) evidence(about, by int, seen []Sighting) evidence {
 		switch {
 		case s.By == about && s.About == about:
 			if slices.ContainsFunc(seen, func(o Sighting) bool { return o.By != about && o.About == about && o.during(s) }) {
-				e.slept = s.Slept
+				e.slept = *s
 			}
 		case s.By == about:
 			e.alive = true
