@@ -9,10 +9,12 @@ import (
 	"net"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"ringcli/configs/codes"
 	"ringcli/configs/usage"
+	"ringcli/ring/bootstrap/calls"
 	"ringcli/ring/bootstrap/seal"
 	"ringcli/trace"
 )
@@ -110,7 +112,7 @@ func (c *Control) greet(conn net.Conn) {
 	}
 	if f.Version != Version && f.Type != TypeProbe {
 		h, _ := decode[hello](f) // of another version
-		c.disagree(conn, f, h.Instance, c.verdict(KindMismatch, f.Sender, "rank %d at %s speaks version %d of the bootstrap protocol and %s speaks %d, which must match: install the same ringcli on both",
+		c.disagree(conn, f, h, c.verdict(KindMismatch, f.Sender, "rank %d at %s speaks version %d of the bootstrap protocol and %s speaks %d, which must match: install the same ringcli on both",
 			f.Sender, conn.RemoteAddr(), f.Version, c.name(c.rank), Version).Coded(codes.Version))
 		return
 	}
@@ -178,9 +180,12 @@ func (c *Control) reject(conn net.Conn, f *Frame, r rejection) {
 // only if it is the left neighbour: has a token, or listens where that one is expected and
 // says there that it has called. Any other may be of a ring that is none of ours, or mean
 // harm: it hears no more of the list than hosts on it may.
-func (c *Control) disagree(conn net.Conn, f *Frame, instance string, v *Verdict) {
+func (c *Control) disagree(conn net.Conn, f *Frame, h hello, v *Verdict) {
 	_, known := conn.(*seal.Conn)
-	if known || c.isExpected(conn.RemoteAddr()) && c.cfg.Token == nil && c.isCalledBy(instance) {
+	if known || c.isExpected(conn.RemoteAddr()) && c.cfg.Token == nil && c.isCalledBy(h.Instance) {
+		if v.Code == codes.List && h.Digest != c.digest {
+			c.decide(v, f.Sender, h.Digest)
+		}
 		c.refuse(conn, f, v)
 		return
 	}
@@ -190,6 +195,49 @@ func (c *Control) disagree(conn net.Conn, f *Frame, instance string, v *Verdict)
 	}
 	c.reject(conn, f, rejection{Verdict: told})
 	c.stranger(conn, v.Text)
+}
+
+// mostAsked bounds the ranks that are asked which of two lists they have.
+const mostAsked = 16
+
+// decide asks other ranks, in a second at most, whether they have this rank's list or the
+// caller's. The verdict is then of the one whose list none of them has.
+func (c *Control) decide(v *Verdict, caller int, digest string) {
+	ctx, cancel := awake(c.life, probeTimeout)
+	defer cancel()
+	var mu sync.Mutex
+	have := map[string][]int{} // ranks, by the digest of their list
+	var asked sync.WaitGroup
+	for k := 1; k < min(c.size, mostAsked); k++ {
+		rank := (c.rank + k) % c.size
+		if rank == caller {
+			continue
+		}
+		asked.Go(func() {
+			for _, d := range []string{c.digest, digest} {
+				s, err := c.probe(ctx, rank, c.at(rank), probe{Digest: d})
+				if err != nil || s.Rank != rank {
+					return
+				}
+				if s.Same {
+					mu.Lock()
+					have[d] = append(have[d], rank)
+					mu.Unlock()
+					return
+				}
+			}
+		})
+	}
+	asked.Wait()
+	wrong, right, with := caller, c.rank, have[c.digest]
+	if len(with) == 0 {
+		wrong, right, with = c.rank, caller, have[digest]
+	}
+	if len(with) == 0 || len(have) > 1 || caller >= c.size {
+		return
+	}
+	v.Rank, v.Edge = wrong, Direction{}
+	v.Evidence = append(v.Evidence, fmt.Sprintf("%s have the list of rank %d, and not that of rank %d", calls.Ranks(with), right, wrong))
 }
 
 // isCalledBy asks the left neighbour, where the list has it, whether it is who has called.
@@ -233,7 +281,7 @@ func (c *Control) join(conn net.Conn, f *Frame, h hello) bool {
 		return false
 	}
 	if v := c.compareLists(conn, f, h); v != nil {
-		c.disagree(conn, f, h.Instance, v)
+		c.disagree(conn, f, h, v)
 		return false
 	}
 	if v := c.compareRanks(conn, f, h); v != nil {

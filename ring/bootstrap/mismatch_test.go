@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"ringcli/configs/codes"
 	"ringcli/configs/usage"
 	"ringcli/ring/bootstrap/hosts"
 )
@@ -37,6 +38,31 @@ func TestOtherList(t *testing.T) {
 	other[2].Port = 7000
 	verdicts(t, []*Control{openRank(t, configFor(t, nodes, 0)), openRank(t, configFor(t, other, 1))},
 		"entry 2 is "+nodes[2].String(), other[2].String(), "rank 0 at ", "rank 1 ("+nodes[1].String())
+}
+
+// Of a ring whose other ranks have one list, the rank with another is named, wherever it is, by
+// all that hear of it.
+func TestTheRankWithAnotherList(t *testing.T) {
+	for wrong := range 4 {
+		nodes := freshNodes(t, 4)
+		other := append([]hosts.Node(nil), nodes...)
+		other[(wrong+2)%4].Port = 7000
+		var world []*Control
+		for rank := range nodes {
+			list := nodes
+			if rank == wrong {
+				list = other
+			}
+			world = append(world, openRank(t, configFor(t, list, rank)))
+		}
+		ctx := within(t)
+		for rank, err := range each(world, func(c *Control) error { return exchange(ctx, c) }) {
+			v, is := errors.AsType[*Verdict](err)
+			if !is || v.Rank != wrong || v.Code != codes.List || v.Edge.Both {
+				t.Errorf("rank %d has another list: rank %d says %#v: expected that rank", wrong, rank, v)
+			}
+		}
+	}
 }
 
 func TestOtherSize(t *testing.T) {

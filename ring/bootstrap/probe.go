@@ -1,6 +1,7 @@
 package bootstrap
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -17,7 +18,7 @@ import (
 
 // probe is what a probe asks with.
 type probe struct {
-	Digest   string `json:"digest"`             // of the asker's list
+	Digest   string `json:"digest"`             // of the asker's list, or another that it knows of
 	Instance string `json:"instance,omitempty"` // is it that?
 	Group    *Group `json:"group,omitempty"`    // the asker's, of which it wants the leader's latest
 }
@@ -182,7 +183,7 @@ func (c *Control) describe(rank int, s *status) string {
 // probe asks one rank at an address. Without an answer, the error says what happened
 // instead; that of another version is an error, too.
 func (c *Control) probe(ctx context.Context, rank int, at netip.AddrPort, asked probe) (*status, error) {
-	asked.Digest = c.digest
+	asked.Digest = cmp.Or(asked.Digest, c.digest)
 	start := time.Now()
 	conn, err := c.cfg.Dial(ctx, "tcp", at.String())
 	if err != nil {

@@ -34,7 +34,7 @@ func (c *Control) regroup(conn net.Conn, f *Frame, h hello) bool {
 	case sealed || failed:
 		told(true, nil, "%s is in a ring without %s", node, here)
 	default:
-		c.disagree(conn, f, h.Instance, c.verdict(KindMismatch, f.Sender, "%s (%s) reconnects without %s, and %s without %s: give all nodes the same --without",
+		c.disagree(conn, f, h, c.verdict(KindMismatch, f.Sender, "%s (%s) reconnects without %s, and %s without %s: give all nodes the same --without",
 			conn.RemoteAddr(), h.identity, theirs, node, here))
 	}
 	return true
