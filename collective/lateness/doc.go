@@ -44,9 +44,9 @@
 //
 // Where processes outnumber CPUs a rank is late since it does not run. The kernel counts
 // for how long threads were ready to and had no CPU (/proc/self/task/*/schedstat). A rank
-// had no CPU if it had none for twice as long as the other ranks, by half of its lateness or
-// more, and no packet is missing at it. Where all had none for about as long, nobody is
-// named for it. Likewise of a slow edge: an end of it had no CPU for a fifth of the time,
+// had no CPU if it had none for twice as long as the other ranks, or had none and stood still for
+// twice as long as they, by half of its lateness or more, and no packet is missing at it. Where
+// all had none for about as long, nobody is named for it. Likewise of a slow edge: an end of it had no CPU for a fifth of the time,
 // and for twice as long as the other ranks. Where all had none for so long, an edge is slow
 // only if its shortest flight is, too: what waits for a CPU does so now and then.
 //

@@ -83,9 +83,7 @@ func Excuse(all []Record) {
 	for rank := range all {
 		r := &all[rank]
 		late := max(0, r.lateness(all, rank))
-		if r.starved, r.excused = min(r.NoCPU, late), 0; r.NoCPU >= starvedTimes*r.usualNoCPU(all, rank) {
-			r.excused = max(0, min(r.NoCPU-r.usualNoCPU(all, rank), late))
-		}
+		r.starved, r.excused = min(r.NoCPU, late), min(ownWant(all, rank), late)
 	}
 }
 
@@ -93,9 +91,20 @@ func (r *Record) lateness(all []Record, rank int) int64 {
 	return others(all, rank, func(r *Record) int64 { return r.Waited }) - r.Waited
 }
 
-// usualNoCPU is for how long the other ranks had no CPU.
-func (r *Record) usualNoCPU(all []Record, rank int) int64 {
-	return max(0, others(all, rank, func(r *Record) int64 { return r.NoCPU }))
+// ownWant is for how long a rank had no CPU when others had one. All threads of a rank together
+// may have had none for as long as that is counted, on busy machines all the time: then a rank is
+// told from the others by how long it did not see its clock.
+func ownWant(all []Record, rank int) (want int64) {
+	r := &all[rank]
+	noCPU := max(0, others(all, rank, func(r *Record) int64 { return r.NoCPU }))
+	still := max(0, others(all, rank, func(r *Record) int64 { return r.Still }))
+	if r.NoCPU >= starvedTimes*noCPU {
+		want = r.NoCPU - noCPU
+	}
+	if r.Still >= starvedTimes*still {
+		want = max(want, min(r.NoCPU, r.Still-still))
+	}
+	return want
 }
 
 // Judge tells from the records of all ranks, by rank, of the same time, who or what kept
@@ -193,13 +202,13 @@ func slowEdges(all []Record, known []Finding) (found []Finding) {
 			continue // no rank has another edge
 		}
 		end, other := from, to
-		if all[to].NoCPU > all[from].NoCPU {
+		if cmp.Or(cmp.Compare(ownWant(all, to), ownWant(all, from)), cmp.Compare(all[to].NoCPU, all[from].NoCPU)) > 0 {
 			end, other = to, from
 		}
 		f.NoCPU = all[end].NoCPU
-		switch usual := all[end].usualNoCPU(all, end); {
+		switch {
 		case f.NoCPU < r.Took/latePart:
-		case f.NoCPU >= starvedTimes*usual:
+		case ownWant(all, end) >= r.Took/(starvedTimes*latePart):
 			if slow { // and no packet is missing
 				f.Kind, f.Rank, f.To = NoCPU, end, &other
 				found = append(found, f)

@@ -291,6 +291,20 @@ func TestJudgeLoss(t *testing.T) {
 			all[2].NoCarrier, all[2].Loss, all[1].Loss, all[2].InFlight = 300*ms, lossy, lossy, 20*all[2].InFlight
 		}},
 		{"a rank had no CPU, and the others had", "no-cpu 3", func(all []Record) { all[3].Waited, all[3].NoCPU = 200*ms, 600*ms }},
+		{"all threads of all ranks had no CPU, and one rank stood still", "no-cpu 3: it stood still", func(all []Record) {
+			for i := range all {
+				all[i].NoCPU, all[i].Still = 1000*ms, 150*ms
+			}
+			all[3].Waited, all[3].Still = 50*ms, 850*ms
+			all[2].InFlight, all[2].ShortestFlight = 40*all[2].InFlight, 30*ms
+		}},
+		{"so, in no operation for longer than the others", "no-cpu 3 to 2", func(all []Record) {
+			for i := range all {
+				all[i].NoCPU, all[i].Still = 1000*ms, 150*ms
+			}
+			all[3].Still = 850 * ms
+			all[2].InFlight, all[2].ShortestFlight = 40*all[2].InFlight, 30*ms
+		}},
 		{"acknowledgements of a rank that sends slowly are late, too", "slow-rank 2", func(all []Record) {
 			all[1].InFlight, all[2].InFlight = 700*all[1].InFlight, 500*all[2].InFlight
 		}},
