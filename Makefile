@@ -30,7 +30,7 @@ fish    := $(datadir)/fish/vendor_completions.d/ringcli.fish
 # be slow. The full matrix of collectives alone takes several.
 TEST_TIMEOUT := 20m
 
-.PHONY: all build static release test test-long test-verbs test-gpu test-arm64 torture rig growth bench-verbs bench-peers bench-model race lint fuzz spoof cross golden man install uninstall clean
+.PHONY: all build static release quick test test-long test-verbs test-gpu test-arm64 torture rig growth bench-verbs bench-peers bench-model race lint fuzz spoof cross golden man install uninstall clean
 
 all: build
 
@@ -55,6 +55,15 @@ define tests
 	$(GO) -C collective/peersbench test $(1) -timeout $(TEST_TIMEOUT) ./...
 	$(GO) -C verbs/ibv/racktest test $(1) -timeout $(TEST_TIMEOUT) ./rack/... ./interop
 endef
+
+# What a change is tried with first, in a minute: format, vet, and the tests of packages that need
+# no more than a few seconds each.
+SLOW := cli collective collective/backend collective/sharedmem ring ring/bootstrap ring/bootstrap/launch \
+	verbs/gpu verbs/shm verbs/soft verbs/transport
+quick:
+	@unformatted=$$(gofmt -l cli collective configs repl ring trace verbs) && test -z "$$unformatted" || { echo "run gofmt -w on $$unformatted"; exit 1; }
+	$(GO) vet ./...
+	$(GO) test -short $$($(GO) list ./... | grep -vxF $(addprefix -e ringcli/,$(SLOW)))
 
 # A sample of the long matrices and of the many rounds (testing.Short); test-long takes more,
 # and with RINGTEST_MATRIX=full all, on many ranks, too.

@@ -29,7 +29,6 @@ import (
 	"ringcli/cli/ledger"
 	"ringcli/cli/links"
 	"ringcli/cli/local"
-	"ringcli/cli/overlap"
 	"ringcli/cli/path"
 	"ringcli/cli/pingpong"
 	"ringcli/cli/render"
@@ -98,7 +97,6 @@ func commandTable(h *hand.Work, place *session.Place) *command.Table {
 	t.Add(hand.Rows(h)...)
 	t.Add(shell.ExpectRow())
 	t.Add(bench.Rows()...)
-	t.Add(overlap.Row())
 	t.Add(links.Row())
 	t.Add(devices.Rows()...)
 	t.Add(backends.Row())

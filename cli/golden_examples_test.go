@@ -17,7 +17,6 @@ import (
 	"ringcli/cli/failure"
 	"ringcli/cli/hand"
 	"ringcli/cli/local"
-	"ringcli/cli/overlap"
 	"ringcli/cli/path"
 	"ringcli/cli/render"
 	"ringcli/cli/report"
@@ -76,10 +75,6 @@ func examples() []example {
 	}
 	return slices.Concat(benchExamples(), tuneExamples(), linksExamples(), modelExamples(), pingpongExamples(), transportExamples(), labExamples(), stepExamples(), handExamples(), shellExamples(), traceExamples(), []example{
 		printing("all-reduce", []render.Record{good, bad}),
-		printing("overlap", []render.Record{overlap.Overlap{
-			Command: "overlap", OK: true, Operation: collective.OpReduceScatter, Bytes: 16 << 20, Count: 4 << 20, Type: "float32", Op: "sum", Protocol: collective.Direct, Algorithm: collective.AlgorithmRing,
-			Ranks: 4, InFlight: 8, Iters: 20, Communication: 12345.678, Computation: 12400, Sequence: 24800.5, Overlapped: 13200.25, Hidden: 93.9,
-		}}),
 		{"all-reduce per-rank", func(s *session.Session) error { return bench.PrintRanks(s, good) }},
 		printing("reduce-scatter", []render.Record{exampleMeasurement("reduce-scatter")}),
 		printing("all-gather", []render.Record{gathered}),

@@ -20,6 +20,7 @@ import (
 	"ringcli/cli/timing"
 	"ringcli/collective"
 	"ringcli/configs"
+	"ringcli/verbs/gpu"
 )
 
 const (
@@ -103,6 +104,7 @@ func benchFlags(fs *pflag.FlagSet) {
 	fs.Bool("check", true, "verify every element of every size after measuring it")
 	command.NumberFlag(fs, "checks", "c", 1, 0, 1, "whether to check", "nccl-tests' -c: 0 is --check=false")
 	command.NumberFlag(fs, "aggregate", "m", 1, 1, mostAggregate, "the operations in an iteration", "operations in an iteration, of which the mean is its time")
+	command.NumberFlag(fs, "in-flight", "", 1, 1, mostInFlight, "the operations in flight", "operations that are started before any is waited for, each on buffers of its own; a time is the mean of them")
 	fs.String("html", "", "write a page with the curves to this file")
 	command.Completes(fs, "html", "files", "html")
 	command.NumberFlag(fs, "outstanding", "", p2pOutstanding, 1, pair.Queue, "the messages in flight", "p2p: messages in flight in a bandwidth test")
@@ -155,7 +157,7 @@ func sizesOf(call command.Call) ([]uint64, error) {
 
 // collectiveFlags mean something to a collective alone, p2pFlags to p2p alone.
 var (
-	collectiveFlags = []string{"algorithm", "protocol", "segment", "depth", "type", "op", "root", "buffers", "memory", "backend", "sync", verifySegments, "floor", "max-resent", "duration", "aggregate"}
+	collectiveFlags = []string{"algorithm", "protocol", "segment", "depth", "type", "op", "root", "buffers", "memory", "backend", "sync", verifySegments, "floor", "max-resent", "duration", "aggregate", "in-flight"}
 	p2pFlags        = []string{"outstanding", "verbs"}
 )
 
@@ -223,6 +225,11 @@ func benched(s *session.Session, call command.Call) (operation, error) {
 	call.Args = []string{benchOperation(call.Args[0])}
 	o, err := repeated(s, call)
 	o.check, o.aggregate = checks(call.Flags) && o.op.OnVectors(), command.NumberOf(call.Flags, "aggregate")
+	if n := command.NumberOf(call.Flags, "in-flight"); n > 1 && err == nil {
+		if o.inFlight = n; !o.op.OnVectors() || o.place.Kind != gpu.Host || call.Flags.Changed("backend") {
+			err = exit.Usagef("bench %s: --in-flight %d: expected an operation of the ring on vectors in the host's memory", o.op, n)
+		}
+	}
 	return o, err
 }
 
@@ -241,6 +248,9 @@ func (o operation) often() string {
 		text = fmt.Sprintf("at least %d iterations and %s", o.iters, o.span)
 	case o.iters == 1:
 		text = "1 iteration"
+	}
+	if o.inFlight > 1 {
+		text += fmt.Sprintf(", %d operations in flight", o.inFlight)
 	}
 	if o.options.Verify {
 		text += ", segments verified"

@@ -12,6 +12,7 @@ import (
 	"ringcli/cli/session"
 	"ringcli/collective"
 	"ringcli/collective/journal"
+	"ringcli/collective/reduce/reference"
 	"ringcli/ring"
 	"ringcli/ring/bootstrap"
 )
@@ -182,15 +183,45 @@ func checked(ctx context.Context, m *session.Member, o operation, v vectors) (mi
 			mine.Words = append(mine.Words, narrow.Word{Element: element, Got: got, Want: want, InPage: int((base + uint64(element*size)) % pageBytes)})
 		}
 	}
+	mine.add(o, c, v)
+	return mine, plan, o.checkInFlight(ctx, m, r, v, &mine)
+}
+
+// add verifies what an operation has received.
+func (r *checkedRank) add(o operation, c *reference.Checker, v vectors) {
 	verify := c.VerifyGathered
 	if o.op.Reduces() {
 		verify = c.Verify
 	}
-	bad, at := verify(v.received.Lo, v.received.Hi, v.bytes(v.recv, v.received, size))
-	if mine.Wrong = uint64(bad); bad > 0 {
-		mine.First = WrongElement{Rank: mine.Rank, Offset: at.Offset, Got: at.Got, Want: at.Want}
+	bad, at := verify(v.received.Lo, v.received.Hi, v.bytes(v.recv, v.received, o.typ.Size()))
+	if bad > 0 && r.Wrong == 0 {
+		r.First = WrongElement{Rank: r.Rank, Offset: at.Offset, Got: at.Got, Want: at.Want}
 	}
-	return mine, plan, nil
+	r.Wrong += uint64(bad)
+}
+
+// checkInFlight runs all operations that are in flight at once on fresh inputs, each on its own,
+// and verifies every element of each.
+func (o operation) checkInFlight(ctx context.Context, m *session.Member, r runs, v vectors, mine *checkedRank) error {
+	if len(v.beside) == 0 {
+		return nil
+	}
+	all := append([]vectors{v}, v.beside...)
+	seed := func(i int) uint64 { return o.seed(m.Checks + uint64(i)) }
+	for i := range all {
+		if err := fill(ctx, m, o, all[i], seed(i)); err != nil {
+			return err
+		}
+	}
+	if err := r.fly(ctx); err != nil {
+		return err
+	}
+	for i := range all {
+		c := r.plan.Checker(m.Comm.Size(), m.Comm.Hosts(), seed(i))
+		o.lenient(c, m.Comm.Size())
+		mine.add(o, c, all[i])
+	}
+	return nil
 }
 
 // has tells whether a rank has an element wrong. It is not known of the elements behind the

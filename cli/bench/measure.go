@@ -24,6 +24,7 @@ type vectors struct {
 	send, recv *collective.Buffer // the same buffer in place
 	sendAddr   uint64
 	recvAddr   uint64
+	beside     []vectors // of the operations that are in flight with this one
 	source     *buffers.Source
 	from       Buffers
 	peers      *collective.Symmetric // the ranks' send buffers; nil if they were not asked for or are not mapped
@@ -69,6 +70,14 @@ func prepare(ctx context.Context, m *session.Member, o operation) (r runs, v vec
 		return r, v, err
 	}
 	v, err = allocate(m, o)
+	for i := 1; i < o.inFlight && err == nil; i++ {
+		var b vectors
+		if b, err = allocate(m, o); err != nil {
+			err = v.free(err)
+			break
+		}
+		v.beside = append(v.beside, b)
+	}
 	if err := m.Agree(ctx, err); err != nil {
 		return r, v, err
 	}
@@ -83,6 +92,11 @@ func prepare(ctx context.Context, m *session.Member, o operation) (r runs, v vec
 	}
 	if err == nil {
 		err = v.lookAtPeers(ctx, m, o)
+	}
+	for i, b := range v.beside {
+		if err == nil {
+			err = fill(ctx, m, o, b, o.seed(uint64(i)+1))
+		}
 	}
 	if err != nil {
 		return r, v, v.free(err)
@@ -101,6 +115,9 @@ func (v vectors) bytes(b *collective.Buffer, r collective.Range, size int) []byt
 
 // free gives the buffers back after what ended in err, with which its own error goes.
 func (v vectors) free(err error) error {
+	for _, b := range v.beside {
+		err = errors.Join(err, b.free(nil))
+	}
 	if v.device != nil && err == nil { // else the other ranks may be elsewhere
 		err = v.device.Free(context.Background()) // the ring's timeout limits it
 	} else if v.device != nil {
@@ -210,7 +227,7 @@ func printCut(m *session.Member, s *session.Session, o operation, r runs, b batc
 func resultOf(m *session.Member, o operation, r runs, iters int, means []float64, all []RankMeasurement) Measurement {
 	result := Measurement{
 		Command: o.op.String(), Bytes: o.bytes(), Count: uint64(o.count), Type: o.typ.String(), Op: o.red.String(),
-		Protocol: r.plan.Protocol, Algorithm: r.plan.Algorithm, Backend: o.backend, OnMemory: r.OnMemory, Ranks: m.Comm.Size(), CPUs: m.CPUs, InPlace: o.inPlace, Verified: r.plan.Verify, Iters: iters,
+		Protocol: r.plan.Protocol, Algorithm: r.plan.Algorithm, Backend: o.backend, OnMemory: r.OnMemory, Ranks: m.Comm.Size(), CPUs: m.CPUs, InPlace: o.inPlace, InFlight: o.inFlight, Verified: r.plan.Verify, Iters: iters,
 	}
 	if !o.op.Reduces() {
 		result.Op = ""
@@ -341,10 +358,15 @@ func (o operation) iterate(ctx context.Context, r runs, n int, w *timing.Stopwat
 	case o.span > 0:
 		timed = min(n, max(leastTimed, n/timedShare))
 	}
-	many := max(o.aggregate, 1)
+	each, one := 1, r.run
+	if len(r.flying) > 0 {
+		each, one = len(r.flying), r.fly
+	}
+	rounds := max(o.aggregate, 1)
+	many := rounds * each
 	run := func() (err error) {
-		for i := 0; i < many && err == nil; i++ {
-			err = r.run(ctx)
+		for i := 0; i < rounds && err == nil; i++ {
+			err = one(ctx)
 		}
 		return err
 	}

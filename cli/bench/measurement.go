@@ -30,6 +30,9 @@ type Measurement struct {
 	Ranks   int    `json:"ranks"`
 	Root    *int   `json:"root,omitempty"` // of an operation that has one
 	InPlace bool   `json:"in_place"`
+	// InFlight is how many operations were started before any was waited for, where that is
+	// more than one.
+	InFlight int `json:"in_flight,omitempty"`
 	// Verified: each segment was checked against its sender's checksum.
 	Verified bool `json:"verify_segments,omitempty"`
 	Iters    int  `json:"iters" col:"iters|6"`

@@ -84,9 +84,10 @@ type runs struct {
 	asked, plan collective.Call
 	OnMemory
 	comm    *collective.Comm
-	backend backend.Backend  // of a vendor; nil of our ring
-	timeout time.Duration    // of one of its calls
-	on      *device.Prepared // nil where the host's memory is the operation's
+	flying  []collective.Call // in flight at once; none: asked runs by itself
+	backend backend.Backend   // of a vendor; nil of our ring
+	timeout time.Duration     // of one of its calls
+	on      *device.Prepared  // nil where the host's memory is the operation's
 }
 
 // on is the operation on its buffers. What cannot be run is refused on all ranks alike.
@@ -94,6 +95,14 @@ func (o operation) on(m *session.Member, v vectors) (r runs, err error) {
 	call := o.call()
 	call.Send, call.Recv = v.sendAddr, v.recvAddr
 	r.asked, r.comm = call, m.Comm
+	for i, b := range v.beside {
+		if i == 0 {
+			r.flying = append(r.flying, call)
+		}
+		k := call
+		k.Send, k.Recv = b.sendAddr, b.recvAddr
+		r.flying = append(r.flying, k)
+	}
 	if o.backend != "" {
 		return o.vendorRuns(m, v, call)
 	}
@@ -108,6 +117,24 @@ func (o operation) on(m *session.Member, v vectors) (r runs, err error) {
 		return r, exit.Sharedf(exit.Usage, "%w", err)
 	}
 	return r, nil
+}
+
+// fly starts all that are in flight at once, and returns when all have ended.
+func (r *runs) fly(ctx context.Context) (err error) {
+	handles := make([]*collective.Handle, 0, len(r.flying))
+	for _, k := range r.flying {
+		h, failed := r.comm.Start(ctx, k)
+		if failed != nil {
+			err = failed
+			break
+		}
+		handles = append(handles, h)
+	}
+	for _, h := range handles { // which end with the context
+		<-h.Done()
+		err = errors.Join(err, h.Err())
+	}
+	return err
 }
 
 func (r *runs) run(ctx context.Context) error {

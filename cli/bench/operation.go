@@ -47,6 +47,7 @@ type operation struct {
 	warmSpan, span time.Duration
 	// aggregate is how many operations an iteration has, of which the mean is its time; 0: 1.
 	aggregate int
+	inFlight  int // so many of them are started before any is waited for; 0: each runs by itself
 	check     bool
 	ranked    bool  // each element of a rank's input is its number plus one
 	host      bool  // measure what the hosts move without a ring, besides
@@ -83,6 +84,7 @@ const (
 	mostRoot    = 1<<31 - 1 // ranks are fewer
 	// mostAggregate keeps products of iterations within an int.
 	mostAggregate = 1 << 20
+	mostInFlight  = 64
 )
 
 // repeatFlags are those of everything that is measured.
@@ -284,10 +286,11 @@ func repeated(s *session.Session, call command.Call) (operation, error) {
 
 // buffersFor is how many buffers of the vector's length a rank needs.
 func (o operation) buffersFor() int {
+	n := 2
 	if o.inPlace {
-		return 1
+		n = 1
 	}
-	return 2
+	return n * max(o.inFlight, 1)
 }
 
 // checkOperation refuses before anything is connected or allocated.

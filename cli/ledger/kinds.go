@@ -81,10 +81,6 @@ var kinds = map[string]kind{
 	},
 	"BenchSummary":      {name: "all ${rows} rows", code: "slow"},
 	"ComparisonSummary": {name: "all ${sizes} sizes", code: "slow"},
-	"Overlap": {
-		name:   "${operation} of ${bytes} bytes, ${in_flight} in flight",
-		labels: "operation bytes protocol algorithm", samples: "overlap_hidden_ratio=hidden_pct",
-	},
 	"Verdict": {
 		name: "${ranks} ranks over ${over}", why: "problems", code: "wrong-data",
 		samples: "self_check_checks=checks self_check_failed_checks=failed self_check_wrong_elements=wrong self_check_seconds=seconds",
@@ -131,7 +127,6 @@ var help = map[string]string{
 	"operation_seconds":                              "Time of a collective over its iterations, by statistic.",
 	"operation_wrong_elements":                       "Elements that were not what they must be, of all ranks.",
 	"barrier_seconds":                                "Time of a barrier over its iterations, by statistic.",
-	"overlap_hidden_ratio":                           "How much of the communication a computation hid.",
 	"self_check_checks":                              "Checks of the self-check.",
 	"self_check_failed_checks":                       "Checks of the self-check that failed.",
 	"self_check_wrong_elements":                      "Elements that were not what they must be, in all checks.",
