@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"runtime"
 	"strconv"
 	"strings"
 	"time"
@@ -166,7 +167,7 @@ func (p *reports) begin(own, peer opening, server, memory, theirs string) error 
 	if err != nil {
 		host = "localhost"
 	}
-	c := googlebench.NewContext(os.DirFS("/"), time.Now(), host, "ringcli transport bench")
+	c := googlebench.Context{Date: time.Now(), HostName: host, Executable: "ringcli transport bench", CPUs: runtime.NumCPU()}
 	c.Custom = [][2]string{
 		{"rdma", rdmaText(transport.Supported())},
 		{"device", own.Device + ": " + own.Why}, {"memory", memory},

@@ -1,6 +1,7 @@
 package googlebench
 
 import (
+	"encoding/csv"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -45,40 +46,49 @@ type Report struct {
 
 // Begin writes what comes before the rows.
 func (p *Report) Begin(c *Context) error {
-	if p.Format == JSON {
-		text := "{\n  \"context\": " + c.json() + ",\n  \"benchmarks\": ["
-		_, err := io.WriteString(p.Out, text)
-		return err
-	}
-	if p.Aside == nil {
+	switch {
+	case p.Format == JSON:
+		return p.json("{\n  \"context\": ", c.record(), ",\n  \"benchmarks\": [")
+	case p.Aside == nil:
 		return nil
 	}
 	return c.print(p.Aside)
 }
 
+// json writes a value, and text before and after it.
+func (p *Report) json(before string, value any, after string) error {
+	b, err := json.MarshalIndent(value, "  ", "  ")
+	if err == nil {
+		_, err = fmt.Fprintf(p.Out, "%s%s%s", before, b, after)
+	}
+	return err
+}
+
+// csv writes lines.
+func (p *Report) csv(lines ...[]string) error {
+	return csv.NewWriter(p.Out).WriteAll(lines)
+}
+
 // Row writes one row.
 func (p *Report) Row(r Row) error {
-	var text string
+	first := !p.begun
+	p.begun = true
 	switch p.Format {
 	case JSON:
-		text = "\n    " + r.json()
-		if p.begun {
-			text = "," + text
-		}
+		return p.json(map[bool]string{true: "\n  ", false: ",\n  "}[first], r.record(), "")
 	case CSV:
-		if !p.begun {
-			text = p.csvHead()
+		lines := [][]string{r.csv(p.Counters)}
+		if first {
+			lines = slices.Insert(lines, 0, slices.Concat(csvColumns, p.Counters))
 		}
-		text += r.csv(p.Counters)
-	default:
-		if !p.begun {
-			head := fmt.Sprintf("%-*s %13s %15s %12s", p.Width, "Benchmark", "Time", "CPU", "Iterations")
-			line := strings.Repeat("-", len(head)) + "\n"
-			text = line + head + "\n" + line
-		}
-		text += r.console(p.Width)
+		return p.csv(lines...)
 	}
-	p.begun = true
+	text := r.console(p.Width)
+	if first {
+		head := fmt.Sprintf("%-*s %13s %15s %12s", p.Width, "Benchmark", "Time", "CPU", "Iterations")
+		line := strings.Repeat("-", len(head)) + "\n"
+		text = line + head + "\n" + line + text
+	}
 	_, err := io.WriteString(p.Out, text)
 	return err
 }
@@ -94,21 +104,21 @@ func (p *Report) End() error {
 
 // List writes the names of benchmarks in place of a report.
 func (p *Report) List(names []string) error {
-	text := strings.Join(names, "\n") + "\n"
 	switch p.Format {
 	case JSON:
-		var b strings.Builder
+		list := make([]map[string]string, len(names))
 		for i, name := range names {
-			fmt.Fprintf(&b, "%s\n    {\n      \"name\": %s\n    }", map[bool]string{true: ","}[i > 0], quoted(name))
+			list[i] = map[string]string{"name": name}
 		}
-		text = "{\n  \"benchmarks\": [" + b.String() + "\n  ]\n}\n"
+		return p.json("{\n  \"benchmarks\": ", list, "\n}\n")
 	case CSV:
-		text = "name\n"
+		lines := [][]string{{"name"}}
 		for _, name := range names {
-			text += csvQuoted(name) + "\n"
+			lines = append(lines, []string{name})
 		}
+		return p.csv(lines...)
 	}
-	_, err := io.WriteString(p.Out, text)
+	_, err := fmt.Fprintln(p.Out, strings.Join(names, "\n"))
 	return err
 }
 
@@ -159,140 +169,41 @@ func Human(v float64) string {
 	return strconv.FormatFloat(scaled, 'g', 6, 64) + prefix
 }
 
-// fields are an object whose order is kept.
-type fields []struct {
-	name  string
-	value any
-}
-
-func (f *fields) add(name string, value any) {
-	*f = append(*f, struct {
-		name  string
-		value any
-	}{name, value})
-}
-
-// json writes the object, each field on a line of its own, indented so far.
-func (f fields) json(indent string) string {
-	lines := make([]string, len(f))
-	for i, x := range f {
-		var value string
-		switch v := x.value.(type) {
-		case string:
-			value = quoted(v)
-		case raw:
-			value = string(v)
-		default:
-			b, err := json.Marshal(v)
-			if err != nil { // not a number
-				b = []byte("0")
-			}
-			value = string(b)
-		}
-		lines[i] = indent + "  " + quoted(x.name) + ": " + value
+// record is a row (json_reporter.cc, PrintRunData).
+func (r *Row) record() map[string]any {
+	f := map[string]any{
+		"name": r.Name(), "family_index": r.Benchmark.Family, "per_family_instance_index": r.Benchmark.Instance, "run_name": r.Benchmark.Name,
+		"repetitions": r.Repetitions, "threads": 1, "iterations": r.Iterations, "real_time": r.Real, "cpu_time": r.CPU, "time_unit": "us",
 	}
-	return "{\n" + strings.Join(lines, ",\n") + "\n" + indent + "}"
-}
-
-// raw is JSON already.
-type raw string
-
-func quoted(text string) string {
-	b, _ := json.Marshal(text) // a string never fails
-	return string(b)
-}
-
-// schemaVersion is of Google Benchmark's JSON.
-const schemaVersion = 1
-
-// json is the context (json_reporter.cc, ReportContext).
-func (c *Context) json() string {
-	var f fields
-	f.add("date", c.Date.Format(dateFormat))
-	f.add("host_name", c.HostName)
-	f.add("executable", c.Executable)
-	f.add("num_cpus", c.CPUs)
-	f.add("mhz_per_cpu", int(c.MHz))
-	f.add("cpu_scaling_enabled", c.Scaling)
-	caches := make([]string, len(c.Caches))
-	for i, cache := range c.Caches {
-		var one fields
-		one.add("type", cache.Type)
-		one.add("level", cache.Level)
-		one.add("size", cache.Size)
-		one.add("num_sharing", cache.Sharing)
-		caches[i] = "\n      " + one.json("      ")
-	}
-	f.add("caches", raw("["+strings.Join(caches, ",")+"\n    ]"))
-	f.add("load_avg", append([]float64{}, c.Load...))
-	f.add("library_build_type", "release")
-	f.add("json_schema_version", schemaVersion)
-	for _, pair := range c.Custom {
-		f.add(pair[0], pair[1])
-	}
-	return f.json("  ")
-}
-
-// json is a row (json_reporter.cc, PrintRunData).
-func (r *Row) json() string {
-	var f fields
-	f.add("name", r.Name())
-	f.add("family_index", r.Benchmark.Family)
-	f.add("per_family_instance_index", r.Benchmark.Instance)
-	f.add("run_name", r.Benchmark.Name)
 	if r.Aggregate.name == "" {
-		f.add("run_type", "iteration")
-		f.add("repetitions", r.Repetitions)
-		f.add("repetition_index", r.Repetition)
-		f.add("threads", 1)
+		f["run_type"], f["repetition_index"] = "iteration", r.Repetition
 	} else {
-		f.add("run_type", "aggregate")
-		f.add("repetitions", r.Repetitions)
-		f.add("threads", 1)
-		f.add("aggregate_name", r.Aggregate.name)
-		f.add("aggregate_unit", map[bool]string{false: "time", true: "percentage"}[r.Aggregate.percent])
+		f["run_type"], f["aggregate_name"] = "aggregate", r.Aggregate.name
+		f["aggregate_unit"] = map[bool]string{false: "time", true: "percentage"}[r.Aggregate.percent]
 	}
-	f.add("iterations", r.Iterations)
-	f.add("real_time", r.Real)
-	f.add("cpu_time", r.CPU)
-	f.add("time_unit", "us")
 	for _, c := range r.Counters {
-		f.add(c.Name, c.Value)
+		f[c.Name] = c.Value
 	}
-	return f.json("    ")
+	return f
 }
 
-// csvColumns are those of every row (csv_reporter.cc).
-const csvColumns = "name,iterations,real_time,cpu_time,time_unit,bytes_per_second,items_per_second,label,error_occurred,error_message"
-
-func (p *Report) csvHead() string {
-	head := csvColumns
-	for _, name := range p.Counters {
-		head += "," + csvQuoted(name)
-	}
-	return head + "\n"
-}
-
-func csvQuoted(text string) string { return `"` + strings.ReplaceAll(text, `"`, `""`) + `"` }
+// csvColumns are those of every row.
+var csvColumns = []string{"name", "iterations", "real_time", "cpu_time", "time_unit", "bytes_per_second"}
 
 // csv is a line, with columns for these counters at its end.
-func (r *Row) csv(counters []string) string {
+func (r *Row) csv(counters []string) []string {
 	number := func(v float64) string { return strconv.FormatFloat(v, 'g', 6, 64) }
-	value := func(name string) string {
-		for _, c := range r.Counters {
-			if c.Name == name {
-				return number(c.Value)
-			}
-		}
-		return ""
-	}
 	unit := "us"
 	if r.Aggregate.percent {
 		unit = ""
 	}
-	cells := []string{csvQuoted(r.Name()), strconv.Itoa(r.Iterations), number(r.Real), number(r.CPU), unit, value("bytes_per_second"), "", "", "", ""}
-	for _, name := range counters {
-		cells = append(cells, value(name))
+	cells := []string{r.Name(), strconv.Itoa(r.Iterations), number(r.Real), number(r.CPU), unit}
+	for _, name := range append([]string{"bytes_per_second"}, counters...) {
+		value := ""
+		if i := slices.IndexFunc(r.Counters, func(c Counter) bool { return c.Name == name }); i >= 0 {
+			value = number(r.Counters[i].Value)
+		}
+		cells = append(cells, value)
 	}
-	return strings.Join(cells, ",") + "\n"
+	return cells
 }

@@ -1,6 +1,6 @@
-// Package googlebench measures as Google Benchmark does, and writes what it writes: its
-// console, its JSON (schema version 1) and its CSV, so that its tools/compare.py lays a run of
-// ours beside one of a program in C++ (google/benchmark, src/*_reporter.cc).
+// Package googlebench measures as Google Benchmark does, and writes its table, and JSON with its
+// names (schema version 1), so that its tools/compare.py lays a run of ours beside one of a
+// program in C++ (google/benchmark, src/*_reporter.cc).
 package googlebench
 
 import (
