@@ -48,8 +48,6 @@ each check and direction:
   route   the GID that the edge takes, and the kernel's route to the peer's
   size    the longest packet that passes unfragmented (UDP with DF set), beside
           what the queue pair's MTU needs and the interface's MTU
-  device  whether packets of each path MTU arrive that the device itself sends,
-          from and to its own UDP port (soft devices alone can send such)
   marks   with which DSCP and ECN packets arrive: as the traffic class of the
           ring says, as DSCP 26 with ECT(0), and as DSCP 48. What a NIC sends
           and receives by itself no program sees: these are the kernel's packets
@@ -59,9 +57,6 @@ each check and direction:
           alone
   loss    how many of 512 short packets that the device itself sends arrive
           (soft devices), and of as many of the kernel's
-  bytes   whether the counters of the device, and of the interface under a
-          device in software, grew by what was sent over the queue pairs. Where
-          other traffic grows them by half as much or more that cannot be seen
 
 What arrived is told over the control ring, so a direction is judged by itself.
 The packets are some 1200 for each direction, to a UDP port that is opened
@@ -155,14 +150,4 @@ const (
 	// fewer than fewestLost are missing happens once in 300 times then.
 	echoes, echoing = path.MostEach, 3 * time.Second
 	lossRounds      = 512 / ring.MostLoss
-	// pings over the queue pairs are more than heartbeats and strangers of an interface send.
-	pings = 200
-	// counting is how old the counters that a device gives may be (lifespan of hw_counters,
-	// 10 to 12 ms).
-	counting = 20 * time.Millisecond
-	// idling is how long nobody sends, for what grows by others.
-	idling = 100 * time.Millisecond
-	// ethernet and ackBytes are a packet's header there, and an ACK without the headers that it
-	// shares: BTH, AETH, ICRC.
-	ethernet, ackBytes = 14, ethernet + 40 + 8 + 12 + 4 + 4
 )

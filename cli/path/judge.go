@@ -21,17 +21,15 @@ type Check string
 
 // The checks.
 const (
-	checkRoute  Check = "route"
-	checkSize   Check = "size"
-	checkDevice Check = "device"
-	checkMarks  Check = "marks"
-	checkPorts  Check = "ports"
-	checkLoss   Check = "loss"
-	checkBytes  Check = "bytes"
+	checkRoute Check = "route"
+	checkSize  Check = "size"
+	checkMarks Check = "marks"
+	checkPorts Check = "ports"
+	checkLoss  Check = "loss"
 )
 
 // Checks are all of them, in the order of what is shown.
-var Checks = []Check{checkRoute, checkSize, checkDevice, checkMarks, checkPorts, checkLoss, checkBytes}
+var Checks = []Check{checkRoute, checkSize, checkMarks, checkPorts, checkLoss}
 
 // PathCheck is one check of what a rank sends to a neighbour.
 type PathCheck struct {
@@ -58,7 +56,6 @@ type PathCheck struct {
 	KernelArrived int          `json:"kernel_arrived,omitempty"`
 	Marks         []Marked     `json:"marks,omitempty"`
 	Ports         []SourcePort `json:"ports,omitempty"`
-	Counters      []Growth     `json:"counters,omitempty"`
 }
 
 // Marked is what became of packets of one traffic class.
@@ -115,7 +112,7 @@ func (w *way) judge() (rows []PathCheck) {
 	if w.own.Unable != "" {
 		return []PathCheck{w.says(checkRoute, doctor.Skip, "%s", w.own.Unable)}
 	}
-	return []PathCheck{w.route(), w.size(), w.device(), w.marked(), w.bySource(), w.loss(), w.bytes()}
+	return []PathCheck{w.route(), w.size(), w.marked(), w.bySource(), w.loss()}
 }
 
 func (w *way) route() PathCheck {
@@ -161,7 +158,7 @@ func (w *way) size() PathCheck {
 		}
 	}
 	switch {
-	case best == 0 && len(w.came) > 0:
+	case best == 0 && w.short.arrived > 0:
 		return p(doctor.Warn, "nothing arrives at UDP port %d, which was opened for the test, and what the device sends to another port does", w.peer.Target.Addr.Port()).but(
 			"packets of the test, too", "--listen-port PORT with one that the firewall lets pass")
 	case best == 0:
@@ -187,27 +184,6 @@ func fits(length int, w *way) int {
 		mtu /= 2
 	}
 	return mtu
-}
-
-func (w *way) device() PathCheck {
-	port := cmp.Or(w.peer.UDPPort, route.RoCEPort)
-	switch {
-	case w.probed == nil:
-		return w.says(checkDevice, doctor.Skip, "%s cannot send packets outside a queue pair: what the counters say stands under bytes", w.own.Device)
-	case len(w.came) == len(w.probed):
-		return w.says(checkDevice, doctor.Pass, "packets of path MTUs up to %d arrive at UDP port %d of %s", slices.Max(w.came), port, w.peer.Device)
-	case len(w.came) == 0 && w.search.Best == 0: // no port is told from others
-		return w.says(checkDevice, doctor.Fail, "no packet of the device arrives at UDP port %d of %s, and none of size at another port", port, w.peer.Device).but("packets of each path MTU", "see size")
-	case len(w.came) == 0:
-		return w.says(checkDevice, doctor.Fail, "no packet of the device arrives at UDP port %d of %s, also no short one; at UDP port %d packets do", port, w.peer.Device, w.peer.Target.Addr.Port()).but(
-			"packets of each path MTU", fmt.Sprintf("look for a filter of UDP port %d from rank %d to rank %d: nft list ruleset; iptables -L -v", port, w.own.Rank, w.own.Peer))
-	}
-	if longest := slices.Max(w.came); slices.Equal(w.came, w.probed[:len(w.came)]) {
-		return w.says(checkDevice, doctor.Fail, "packets of the device with up to %d bytes of payload arrive at UDP port %d of %s, longer ones do not", longest, port, w.peer.Device).but(
-			fmt.Sprintf("packets of path MTUs up to %d", slices.Max(w.probed)), fmt.Sprintf("see size; or connect with --mtu %d", max(256, longest)))
-	}
-	return w.says(checkDevice, doctor.Fail, "of packets of path MTUs %v those of %v arrive at UDP port %d of %s: some are lost, whatever their size", w.probed, w.came, port, w.peer.Device).but(
-		"all of them", "see loss")
 }
 
 // markText writes a traffic class for people.
@@ -305,7 +281,11 @@ func (w *way) loss() PathCheck {
 	}
 	switch text := strings.Join(words, "; "); {
 	case words == nil:
-		return row(doctor.Skip, "nothing arrives: see size and device")
+		return row(doctor.Skip, "nothing arrives: see size")
+	case w.short.sent > 0 && w.short.arrived == 0:
+		port := cmp.Or(w.peer.UDPPort, route.RoCEPort)
+		return row(doctor.Fail, "no packet of the device arrives at UDP port %d of %s, also no short one; at UDP port %d packets do", port, w.peer.Device, w.peer.Target.Addr.Port()).but(
+			"all of them", fmt.Sprintf("look for a filter of UDP port %d from rank %d to rank %d: nft list ruleset; iptables -L -v", port, w.own.Rank, w.own.Peer))
 	case lossy:
 		return row(doctor.Warn, "%s", text).but("all of them", fmt.Sprintf("see what drops them from rank %d to rank %d: ip -s link; ethtool -S; nstat -az UdpRcvbufErrors; the switch's counters", w.own.Rank, w.own.Peer))
 	default:
@@ -400,42 +380,6 @@ func (w *way) bySource() PathCheck {
 			"one path of several (ECMP, LAG) is broken, lossy or longer: traceroute -U --sport=PORT finds it; the switch's members of the group")
 	}
 	row.Ports = list
-	return row
-}
-
-func (w *way) bytes() PathCheck {
-	switch {
-	case w.quiet != "":
-		return w.says(checkBytes, doctor.Skip, "%s", w.quiet)
-	case len(w.grown) == 0:
-		return w.says(checkBytes, doctor.Skip, "%s does not count what it sends", w.own.Device)
-	}
-	var words, not, drowned []string
-	for _, g := range w.grown {
-		words = append(words, fmt.Sprintf("%s of %s grew by %d %s, of %d sent", g.Counter, g.Of, g.Grew, g.Unit, g.Expected))
-		switch {
-		case !g.grew():
-			not = append(not, g.Of)
-		case g.drowned():
-			drowned = append(drowned, fmt.Sprintf("other traffic of %s (%d %s in as long a time while no rank sent)", g.Of, g.Others, g.Unit))
-		}
-	}
-	text := strings.Join(words, "; ")
-	row := w.says(checkBytes, doctor.Pass, "%s", text)
-	if len(drowned) > 0 {
-		row = w.says(checkBytes, doctor.Skip, "%s hides whether these bytes are in it: %s", strings.Join(drowned, " and "), text)
-	}
-	if w.hop.Local {
-		row.Value += "; both ranks are on this host"
-	}
-	if len(not) > 0 {
-		v, fix := doctor.Warn, "ip route get "+w.peer.Addr.String()+" from "+w.own.Addr.String()+"; ringcli devices: which port has the GID"
-		if w.hop.Local {
-			fix = "none, if the ranks are to share this host: a NIC may carry that inside"
-		}
-		row = w.says(checkBytes, v, "these bytes did not travel over %s: %s", strings.Join(not, " or "), text).but("growth by what was sent", fix)
-	}
-	row.Counters = w.grown
 	return row
 }
 

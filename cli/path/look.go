@@ -15,7 +15,6 @@ import (
 	"ringcli/cli/exit"
 	"ringcli/cli/session"
 	"ringcli/ring"
-	"ringcli/ring/diagnose"
 	"ringcli/ring/path"
 	"ringcli/verbs"
 	"ringcli/verbs/route"
@@ -42,21 +41,16 @@ type end struct {
 type way struct {
 	own, peer end
 	id        ring.EdgeID
-	full      diagnose.End // the own end
 
 	hop     route.Hop
 	hopErr  error
 	search  path.Search
 	tooLong *path.TooLong
-	came    []int // path MTUs whose packets the device sent and the peer's device took
-	probed  []int // those that were sent; nil: it cannot
-	short   sent  // the device's shortest packets
+	short   sent // the device's shortest packets
 	classes []uint8
 	marks   []path.Seen
 	echoes  []path.Echoes
 	ports   []path.Seen
-	grown   []Growth
-	quiet   string // why nothing was counted
 }
 
 // sent is how many packets left, and how many of those arrived.
@@ -84,7 +78,7 @@ func look(ctx context.Context, m *session.Member, h how) (rows []PathCheck, err 
 		return nil, err
 	}
 	t.plan(all)
-	for _, step := range []func(context.Context) error{t.sizes, t.devices, t.mark, t.port, t.count} {
+	for _, step := range []func(context.Context) error{t.sizes, t.losses, t.mark, t.port} {
 		if err := step(ctx); err != nil {
 			return nil, err
 		}
@@ -150,7 +144,7 @@ func (t *test) open() error {
 		if side == ring.Left && e.Peer == (e.Rank+1)%r.Size() {
 			continue // of two ranks: both edges join the same pair
 		}
-		t.ways = append(t.ways, &way{own: own, id: side.Edge(), full: e})
+		t.ways = append(t.ways, &way{own: own, id: side.Edge()})
 	}
 	return nil
 }
@@ -322,18 +316,9 @@ func (t *test) sizes(ctx context.Context) error {
 	}
 }
 
-// devices has devices send packets of their own, where they can.
-func (t *test) devices(ctx context.Context) error {
+// losses has devices send short packets of their own, where they can.
+func (t *test) losses(ctx context.Context) error {
 	for _, w := range t.able() {
-		for range 2 { // once more: a busy machine may be late
-			p := t.m.Ring.Probe(ctx, w.id, &w.full)
-			if p == nil {
-				break
-			}
-			if w.probed, w.came = p.MTUs, p.Outward; len(p.Outward) == len(p.MTUs) || w.search.Best < w.needs() {
-				break
-			}
-		}
 		for range lossRounds {
 			if arrived, ok := t.m.Ring.Loss(ctx, w.id, ring.MostLoss); ok {
 				w.short.sent, w.short.arrived = w.short.sent+ring.MostLoss, w.short.arrived+arrived
