@@ -42,11 +42,11 @@ func examples() []example {
 	bad.OK, bad.Bytes, bad.Count, bad.Type, bad.InPlace = false, 64<<20, 32<<20, "bfloat16", true
 	bad.Protocol, bad.Wrong, bad.PerRank, bad.Spread = collective.Eager, &wrong, nil, nil
 	bad.First = &bench.WrongElement{Rank: 1, Offset: 5461, Got: "1 (0x3f80)", Want: "2 (0x4000)"}
-	bit, offset := 17, 2048
+	bit := 17
 	bad.Corruption = &bench.Corruption{
 		Found:   []bench.WrongElements{{Rank: 1, Wrong: 3, Runs: [][2]int{{5461, 5462}, {5464, 5464}}, First: *bad.First}},
 		Entered: []bench.Entry{{From: 0, To: 1, Confidence: bootstrap.Certain, Phase: "all-gather", Segment: 7, Elements: [2]int{5376, 5503}}},
-		Pattern: narrow.Pattern{Words: 3, Of: 5, Kind: "bit-set", Fits: 3, Bit: &bit, Mask: 1 << 17, Shift: 8, Longest: 4, Page: &offset, Packet: &offset, Checks: 2, Every: 3.1, Text: "3 of 3 wrong words: bit 17 set"},
+		Pattern: narrow.Pattern{Words: 3, Of: 5, Kind: "bit-set", Fits: 3, Bit: &bit, Mask: 1 << 17, Shift: 8, Longest: 4, Checks: 2, Text: "3 of 3 wrong words: bit 17 set"},
 	}
 	gathered := exampleMeasurement("all-gather")
 	gathered.Op, gathered.Bytes, gathered.Count, gathered.Iters, gathered.Wrong, gathered.PerRank = "", 8, 2, 1, nil, nil

@@ -13,7 +13,6 @@ import (
 	"ringcli/collective"
 	"ringcli/collective/journal"
 	"ringcli/collective/reduce/reference"
-	"ringcli/ring"
 	"ringcli/ring/bootstrap"
 )
 
@@ -82,7 +81,6 @@ const (
 	// runsShown and wordsKept bound what a rank tells of one check, entriesShown what is
 	// shown of where it came from, wordsTold what is kept of a run.
 	runsShown, wordsKept, entriesShown, wordsTold = 8, 256, 4, 1 << 16
-	pageBytes                                     = 4096
 )
 
 // checking is the checked runs of a measurement.
@@ -131,11 +129,7 @@ func (c *checking) next(ctx context.Context, m *session.Member, o operation, v v
 	if err != nil {
 		return err
 	}
-	mtu := 0 // of what has no packets
-	if e := m.Ring.Left(); !e.Device().Attr.HostLocal {
-		mtu = e.MTU
-	}
-	c.follow(mtu, o.typ.Size(), plan, all)
+	c.follow(plan, all)
 	return nil
 }
 
@@ -171,8 +165,6 @@ func checked(ctx context.Context, m *session.Member, o operation, v vectors) (mi
 	plan, mine.Rank = r.plan, m.Comm.Rank()
 	c := plan.Checker(m.Comm.Size(), m.Comm.Hosts(), o.seed(m.Checks))
 	o.lenient(c, m.Comm.Size())
-	size := o.typ.Size()
-	base := v.recvAddr - uint64(v.received.Lo*size)
 	c.OnWrong = func(element int, got, want uint64) {
 		if n := len(mine.Runs); n > 0 && mine.Runs[n-1][1] == element-1 {
 			mine.Runs[n-1][1] = element
@@ -180,7 +172,7 @@ func checked(ctx context.Context, m *session.Member, o operation, v vectors) (mi
 			mine.Runs = append(mine.Runs, [2]int{element, element})
 		}
 		if len(mine.Words) < wordsKept {
-			mine.Words = append(mine.Words, narrow.Word{Element: element, Got: got, Want: want, InPage: int((base + uint64(element*size)) % pageBytes)})
+			mine.Words = append(mine.Words, narrow.Word{Element: element, Got: got, Want: want})
 		}
 	}
 	mine.add(o, c, v)
@@ -244,21 +236,8 @@ func within(plan *collective.Call, all []checkedRank, element int) int {
 	})
 }
 
-// inPacket is how many bytes into a packet an element of a segment came; -1 if that is not
-// known.
-func inPacket(a *journal.Arrival, plan *collective.Call, element, size, mtu int) int {
-	if mtu == 0 || a.Segments > 1 {
-		return -1
-	}
-	at := (element - a.Lo) * size
-	if plan.Protocol == collective.Eager || plan.Protocol == collective.ReceiverInitiated && !a.Gathers {
-		at += ring.SlotHeader
-	}
-	return at % mtu
-}
-
 // follow finds out where the wrong elements of a check came from.
-func (c *checking) follow(mtu, size int, plan collective.Call, all []checkedRank) {
+func (c *checking) follow(plan collective.Call, all []checkedRank) {
 	journals := make([]journal.Journal, len(all))
 	for rank := range all {
 		journals[rank] = all[rank].Journal
@@ -274,10 +253,10 @@ func (c *checking) follow(mtu, size int, plan collective.Call, all []checkedRank
 	for rank := range all {
 		mostWrong = max(mostWrong, int(all[rank].Wrong))
 		for _, w := range all[rank].Words {
-			w.Rank, w.From, w.To, w.InPacket, w.Check, w.At = rank, -1, -1, -1, c.done, time.Since(c.begun)
+			w.Rank, w.From, w.To, w.Check = rank, -1, -1, c.done
 			for i := range arrivals {
 				if a := &arrivals[i]; w.Element >= a.Lo && w.Element < a.Hi {
-					w.From, w.To, w.InPacket = a.From, a.To, inPacket(a, &plan, w.Element, size, mtu)
+					w.From, w.To = a.From, a.To
 				}
 			}
 			if w.From < 0 {

@@ -6,9 +6,7 @@ import (
 
 	"ringcli/cli/bench/narrow"
 	"ringcli/collective"
-	"ringcli/collective/journal"
 	"ringcli/collective/reduce"
-	"ringcli/ring"
 )
 
 // TestFollow: ranks tell of the first wrong words alone. What one has not told of is not taken
@@ -23,39 +21,13 @@ func TestFollow(t *testing.T) {
 		return r
 	}
 	c := checking{begun: time.Now(), done: 1}
-	c.follow(1024, 4, plan, []checkedRank{wrong(0, 0, wordsKept, 1000), wrong(1, 0, 0, 0), wrong(2, 900, 1, 1), wrong(3, 0, 0, 0)})
+	c.follow(plan, []checkedRank{wrong(0, 0, wordsKept, 1000), wrong(1, 0, 0, 0), wrong(2, 900, 1, 1), wrong(3, 0, 0, 0)})
 	if got := c.corruption(4).Pattern; got.Words != wordsKept+1 || got.Of != 1000 {
 		t.Errorf("%d words of %d: expected %d of 1000", got.Words, got.Of, wordsKept+1)
 	}
 	for _, w := range c.words {
 		if want := map[bool]int{true: 0, false: -1}[w.Element < 900 && w.Rank == 0]; w.From != want || w.To != want {
 			t.Errorf("element %d of rank %d went wrong within %d: expected %d", w.Element, w.Rank, w.From, want)
-		}
-	}
-}
-
-// TestInPacket: headers of slots lie before a segment, and where several segments are told of
-// as one nothing is known.
-func TestInPacket(t *testing.T) {
-	arrival := func(phase collective.Operation, segments int) *journal.Arrival {
-		return &journal.Arrival{Gathers: phase == collective.OpAllGather, Segments: segments, Lo: 1000, Hi: 9000}
-	}
-	for _, test := range []struct {
-		protocol collective.Protocol
-		arrival  *journal.Arrival
-		mtu      int
-		want     int
-	}{
-		{collective.Eager, arrival(collective.OpAllGather, 1), 1024, ring.SlotHeader + 4*10},
-		{collective.RendezvousWrite, arrival(collective.OpAllGather, 1), 1024, 4 * 10},
-		{collective.ReceiverInitiated, arrival(collective.OpReduceScatter, 1), 1024, ring.SlotHeader + 4*10},
-		{collective.ReceiverInitiated, arrival(collective.OpAllGather, 1), 1024, 4 * 10},
-		{collective.Eager, arrival(collective.OpAllGather, 2), 1024, -1},
-		{collective.Eager, arrival(collective.OpAllGather, 1), 0, -1},
-	} {
-		plan := &collective.Call{CallOptions: collective.CallOptions{Protocol: test.protocol}}
-		if got := inPacket(test.arrival, plan, 1010, 4, test.mtu); got != test.want {
-			t.Errorf("%s, %+v: %d bytes into a packet, expected %d", test.protocol, *test.arrival, got, test.want)
 		}
 	}
 }

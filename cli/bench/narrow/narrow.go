@@ -4,7 +4,6 @@ package narrow
 import (
 	"cmp"
 	"fmt"
-	"math"
 	"math/bits"
 	"slices"
 	"strings"
@@ -16,31 +15,25 @@ type Word struct {
 	Element int    `json:"element"`
 	Got     uint64 `json:"got"` // bits
 	Want    uint64 `json:"want"`
-	InPage  int    `json:"in_page"` // bytes from the start of its page to it, in the rank's buffer
 	// Where it came from, if that was found.
-	Rank     int           `json:"-"` // that found it
-	From     int           `json:"-"` // the edge; the same as To if it is not known
-	To       int           `json:"-"`
-	InPacket int           `json:"-"` // bytes into the packet; -1 if it is not known
-	Check    int           `json:"-"` // counts the checks of a run
-	At       time.Duration `json:"-"`
+	Rank  int `json:"-"` // that found it
+	From  int `json:"-"` // the edge; the same as To if it is not known
+	To    int `json:"-"`
+	Check int `json:"-"` // counts the checks of a run
 }
 
 // Pattern is what wrong words have in common. The JSON names are a contract with scripts.
 type Pattern struct {
-	Words   int     `json:"words"` // that were looked at, and
-	Of      int     `json:"of"`    // how many there were
-	Kind    string  `json:"kind"`  // bit-set, bit-cleared, bit-flipped, bits-flipped, one-bit, operand-bit, zeroed, constant, shifted or none
-	Fits    int     `json:"fits"`  // words that it is true of
-	Bit     *int    `json:"bit,omitempty"`
-	Mask    uint64  `json:"mask,omitempty"`        // of the bits that changed
-	Shift   int     `json:"shift_bytes,omitempty"` // from where the data belongs to where it is
-	Longest int     `json:"longest_bytes"`         // of the runs of wrong words
-	Page    *int    `json:"page_offset,omitempty"` // if they all have one, or one within a cache line
-	Packet  *int    `json:"packet_offset,omitempty"`
-	Checks  int     `json:"checks"`            // that found some
-	Every   float64 `json:"every_s,omitempty"` // if they came at regular times
-	Text    string  `json:"text"`
+	Words   int    `json:"words"` // that were looked at, and
+	Of      int    `json:"of"`    // how many there were
+	Kind    string `json:"kind"`  // bit-set, bit-cleared, bit-flipped, bits-flipped, one-bit, operand-bit, zeroed, constant, shifted or none
+	Fits    int    `json:"fits"`  // words that it is true of
+	Bit     *int   `json:"bit,omitempty"`
+	Mask    uint64 `json:"mask,omitempty"`        // of the bits that changed
+	Shift   int    `json:"shift_bytes,omitempty"` // from where the data belongs to where it is
+	Longest int    `json:"longest_bytes"`         // of the runs of wrong words
+	Checks  int    `json:"checks"`                // that found some
+	Text    string `json:"text"`
 }
 
 // most is the share of the words that a pattern has to fit: a run of faults may have one
@@ -58,11 +51,10 @@ func Down(words []Word, of, size, checks int, took time.Duration) Pattern {
 	slices.SortStableFunc(words, func(a, b Word) int { return cmp.Or(a.Check-b.Check, a.Element-b.Element) })
 	what := p.bits(words, size)
 	parts := []string{fmt.Sprintf("%d of %d wrong words: %s", p.Fits, p.Words, what)}
-	if where := p.place(words, size); where != "" {
-		parts = append(parts, where)
+	if p.runs(words, size); p.Longest > size {
+		parts = append(parts, fmt.Sprintf("in runs of up to %d bytes", p.Longest))
 	}
-	parts = append(parts, origins(words))
-	parts = append(parts, p.times(words, checks, took))
+	parts = append(parts, origins(words), fmt.Sprintf("in %d of %d checks within %s", p.Checks, checks, took.Round(100*time.Millisecond)))
 	p.Text = strings.Join(parts, ", ")
 	if of > len(words) {
 		p.Text += fmt.Sprintf(" (%d more words were wrong)", of-len(words))
@@ -196,58 +188,19 @@ func shifted(words []Word) (shift, fits int) {
 	return shift, fits
 }
 
-// place looks at where words are: in runs, and at the same place in pages and packets.
-func (p *Pattern) place(words []Word, size int) string {
-	run, heads := 0, words[:0:0] // the first of each run
+// runs measures the longest run of wrong words, and counts the checks that found some.
+func (p *Pattern) runs(words []Word, size int) {
+	run := 0
 	for i, w := range words {
+		if i == 0 || words[i-1].Check != w.Check {
+			p.Checks++
+		}
 		if i == 0 || words[i-1].Check != w.Check || words[i-1].Element+1 != w.Element {
-			run, heads = 0, append(heads, w)
+			run = 0
 		}
 		run += size
 		p.Longest = max(p.Longest, run)
 	}
-	var texts []string
-	if p.Longest > size {
-		texts = append(texts, fmt.Sprintf("in runs of up to %d bytes", p.Longest))
-	}
-	if len(heads) < 2 {
-		return strings.Join(texts, ", ")
-	}
-	if at, exact, ok := common(heads, func(w Word) int { return w.InPage }); ok {
-		p.Page = &at
-		texts = append(texts, offsetText(at, exact, "page"))
-	}
-	if at, exact, ok := common(heads, func(w Word) int { return w.InPacket }); ok && at >= 0 {
-		p.Packet = &at
-		texts = append(texts, offsetText(at, exact, "packet"))
-	}
-	return strings.Join(texts, ", ")
-}
-
-const cacheLine = 64
-
-func offsetText(at int, exact bool, what string) string {
-	if exact {
-		return fmt.Sprintf("offset %d within the %s", at, what)
-	}
-	return fmt.Sprintf("offset %d to %d within the %s", at, at+cacheLine-1, what)
-}
-
-// common is the offset that most words have: to the byte, or the cache line's.
-func common(words []Word, of func(w Word) int) (at int, exact, ok bool) {
-	for _, unit := range [...]int{1, cacheLine} {
-		v := commonest(words, func(w Word) uint64 { return uint64(of(w) / unit) })
-		n := 0
-		for _, w := range words {
-			if uint64(of(w)/unit) == v {
-				n++
-			}
-		}
-		if float64(n) >= most*float64(len(words)) {
-			return int(v) * unit, unit == 1, true
-		}
-	}
-	return 0, false, false
 }
 
 // origins says where the words came from.
@@ -279,51 +232,4 @@ func origins(words []Word) string {
 	}
 	slices.Sort(texts)
 	return strings.Join(texts, ", ")
-}
-
-// times looks at when words were found.
-func (p *Pattern) times(words []Word, checks int, took time.Duration) string {
-	var at []time.Duration
-	for i, w := range words {
-		if i == 0 || w.Check != words[i-1].Check {
-			at = append(at, w.At)
-		}
-	}
-	p.Checks = len(at)
-	var gaps []time.Duration
-	for i := 1; i < len(at); i++ {
-		gaps = append(gaps, at[i]-at[i-1])
-	}
-	text := fmt.Sprintf("in %d of %d checks within %s", len(at), checks, took.Round(100*time.Millisecond))
-	if len(gaps) < 2 {
-		return text
-	}
-	if len(at) == checks {
-		return text
-	}
-	// Checks have pauses between them, and not each fault does harm: so times are about
-	// multiples of a period.
-	period, longest := slices.Min(gaps), 0.0
-	for _, g := range gaps {
-		times := math.Round(float64(g) / float64(period))
-		longest = max(longest, times)
-		if math.Abs(float64(g)-times*float64(period)) > 0.15*float64(period) {
-			return text
-		}
-	}
-	between := took / time.Duration(max(checks, 1))
-	every := fmt.Sprintf("%.1f s", period.Seconds())
-	if period < time.Second {
-		every = period.Round(100 * time.Microsecond).String()
-	}
-	switch {
-	case float64(period) < 1.5*float64(between): // the period is the checks' own
-	case longest == 1:
-		p.Every = period.Seconds()
-		return "every " + every
-	case len(gaps) > 3:
-		p.Every = period.Seconds()
-		return "at multiples of " + every
-	}
-	return text
 }
