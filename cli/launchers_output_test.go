@@ -38,7 +38,7 @@ func TestLaunchersPrintOnce(t *testing.T) {
 			}
 			return strings.ReplaceAll(out.String(), "\r", ""), errs.String()
 		}
-		for _, args := range []string{"bench all-reduce -b 8 -e 64 -f 2", "bench barrier", "links", "tune --budget 1s --save none", "connect --check"} {
+		for _, args := range []string{"bench all-reduce -b 8 -e 64 -f 8 --iters 20", "bench barrier --iters 20", "links --time 5ms", "tune --budget 1s --save none", "connect -c ping"} {
 			out, _ := run(args, exit.OK, exit.Warning) // of a busy machine
 			lines := strings.Split(strings.TrimSpace(out), "\n")
 			slices.Sort(lines)
@@ -47,7 +47,7 @@ func TestLaunchersPrintOnce(t *testing.T) {
 			}
 		}
 		for args, printed := range map[string]int{"": 1, " --print all": ranks} {
-			out, _ := run("bench all-reduce -b 8 -e 8 --output json"+args, exit.OK)
+			out, _ := run("bench all-reduce -b 8 -e 8 --iters 20 --output json"+args, exit.OK)
 			if got := strings.Count(out, `{"command":"bench all-reduce",`); got != printed || strings.Count(out, "\n") != 3*printed {
 				t.Errorf("%s: expected 2 rows and a summary of %d ranks:\n%s", args, printed, out)
 			}
