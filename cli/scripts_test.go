@@ -19,6 +19,7 @@ var durationInScript = regexp.MustCompile(`--duration \S+`)
 // devices; of durations only some milliseconds, and with retries that outlast a busy machine.
 func TestCarriedScriptsRun(t *testing.T) {
 	verbstest.Long(t)
+	t.Parallel()
 	rings := []struct {
 		name    string
 		devices []string // by rank

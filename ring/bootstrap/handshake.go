@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"ringcli/configs/codes"
@@ -200,29 +201,38 @@ func (c *Control) disagree(conn net.Conn, f *Frame, h hello, v *Verdict) {
 // mostAsked bounds the ranks that are asked which of two lists they have.
 const mostAsked = 16
 
-// decide asks other ranks, in a second at most, whether they have this rank's list or the
-// caller's. The verdict is then of the one whose list none of them has.
+// decide asks other ranks, until one has answered and for a second at most, whether they have
+// this rank's list or the caller's. The verdict is then of the one whose list none of them has.
 func (c *Control) decide(v *Verdict, caller int, digest string) {
 	ctx, cancel := awake(c.life, probeTimeout)
 	defer cancel()
 	var mu sync.Mutex
 	have := map[string][]int{} // ranks, by the digest of their list
 	var asked sync.WaitGroup
+	var answered atomic.Bool // by one of them
 	for k := 1; k < min(c.size, mostAsked); k++ {
 		rank := (c.rank + k) % c.size
 		if rank == caller {
 			continue
 		}
 		asked.Go(func() {
-			for _, d := range []string{c.digest, digest} {
-				s, err := c.probe(ctx, rank, c.at(rank), probe{Digest: d})
-				if err != nil || s.Rank != rank {
-					return
+			for !answered.Load() { // ranks come up at about the same time
+				for _, d := range []string{c.digest, digest} {
+					s, err := c.probe(ctx, rank, c.at(rank), probe{Digest: d})
+					if err != nil {
+						break
+					}
+					answered.Store(true)
+					if s.Same && s.Rank == rank {
+						mu.Lock()
+						have[d] = append(have[d], rank)
+						mu.Unlock()
+						return
+					}
 				}
-				if s.Same {
-					mu.Lock()
-					have[d] = append(have[d], rank)
-					mu.Unlock()
+				select {
+				case <-time.After(probeTimeout / 10):
+				case <-ctx.Done():
 					return
 				}
 			}
