@@ -122,7 +122,7 @@ func TestARankStoppedWhileTheRingIsIdle(t *testing.T) {
 		agreed(t, ranks, victim, "stopped", "certain")
 		signal(syscall.SIGCONT)
 		v, said := verdictOf(t, victim, ranks[victim])
-		if v["rank"] != float64(victim) || !strings.HasPrefix(said, "this rank was stopped for ") {
+		if v["rank"] != float64(victim) || !strings.HasPrefix(said, "this rank stood still for ") {
 			t.Errorf("the stopped rank says %q, %v", said, v)
 		}
 		gone(t, list)

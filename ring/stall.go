@@ -45,7 +45,7 @@ func (r *Ring) ownPlace() diagnose.Place {
 		return p
 	}
 	slept, woke := control.Slept()
-	p.Slept, p.Starved, p.Woke = slept.Slept, slept.Starved, woke
+	p.Slept, p.Woke = slept.Slept, woke
 	if p.Activity = control.Activity(); len(p.Awaits) > 0 {
 		return p
 	}

@@ -10,7 +10,6 @@ import (
 	"ringcli/ring/bootstrap/kernel"
 	"ringcli/ring/bootstrap/verdict"
 	"ringcli/trace"
-	"ringcli/verbs/cpu"
 )
 
 // pace is how often the neighbours are looked at. All follows from two bounds.
@@ -44,7 +43,6 @@ type watch struct {
 	told    map[[2]int]verdict.Sighting // of others, by who and about whom
 	seq     uint64                      // of the own sightings
 	looked  time.Time                   // at the clock, last
-	waited  int64                       // cpu.Waited so far, then
 	slept   verdict.Sighting            // the own sleep that is still worth telling
 	sleptAt time.Time
 	alone   time.Duration // no neighbour was heard, for so long
@@ -150,9 +148,8 @@ func (c *Control) notice(now time.Time) {
 			}
 		}
 	}
-	waited := cpu.Waited()
-	gap, wanted := now.Sub(w.looked), time.Duration(waited-w.waited)
-	w.looked, w.waited = now, waited
+	gap := now.Sub(w.looked)
+	w.looked = now
 	if lost := gap - c.pace.tick; lost > c.pace.tick { // it looked too late: so much is no silence
 		for _, p := range w.peers {
 			p.movedAt = earlier(now, p.movedAt.Add(lost))
@@ -175,8 +172,8 @@ func (c *Control) notice(now time.Time) {
 		p.movedAt, p.call, p.marked = now, "", false
 	}
 	if gap >= c.pace.suspect {
-		trace.Debug(trace.Bootstrap, "this process stood still", slog.Duration("for", gap), slog.Duration("without a CPU", wanted))
-		w.slept, w.sleptAt = verdict.Sighting{By: c.rank, About: c.rank, Slept: gap, Starved: wanted >= gap/2}, now
+		trace.Debug(trace.Bootstrap, "this process was stopped, or did not get a CPU", slog.Duration("for", gap))
+		w.slept, w.sleptAt = verdict.Sighting{By: c.rank, About: c.rank, Slept: gap}, now
 		if c.sealed {
 			c.tell(w.slept, nil)
 		}
@@ -467,7 +464,7 @@ func (c *Control) blame(rank int, v *Verdict) {
 	c.notice(now)
 	w := &c.watch
 	if w.slept.Slept > 0 && now.Sub(w.sleptAt) < c.pace.death {
-		c.fail(c.verdict(KindStopped, c.rank, "%s %s, and what it was in failed: %s: %s", c.name(c.rank), w.slept.Stood(), v.Text, w.slept.Cure()), nil)
+		c.fail(c.verdict(KindStopped, c.rank, "%s %s, and what it was in failed: %s: %s", c.name(c.rank), w.slept.Stood(), v.Text, verdict.CureStood), nil)
 		return
 	}
 	p := w.of(rank)

@@ -21,10 +21,8 @@ type Place struct {
 	PID       int   `json:"pid,omitempty"`
 
 	// Slept is how long it was stopped, by its own clock, until Woke ago; 0 is not.
-	// Starved tells that it got no CPU, ready to run.
-	Slept   time.Duration `json:"slept_ns,omitempty"`
-	Starved bool          `json:"starved,omitempty"`
-	Woke    time.Duration `json:"woke_ns,omitempty"`
+	Slept time.Duration `json:"slept_ns,omitempty"`
+	Woke  time.Duration `json:"woke_ns,omitempty"`
 
 	Operation uint64 `json:"operation"`          // that it runs, or ended last
 	Running   bool   `json:"running,omitempty"`  // it runs
@@ -309,11 +307,7 @@ func (s *stall) absent() {
 		case p.Presence == Answers && p.Slept > 0:
 			// A wait that began before it was stopped has another cause.
 			if _, a := s.waiter(i); a != nil && a.For > p.Woke && a.For < p.Slept+p.Woke+time.Second {
-				how, fix := "was stopped", "see who stops processes there (SIGSTOP, a debugger, a frozen cgroup, a suspended VM)"
-				if p.Starved {
-					how, fix = "got no CPU", verdict.CureStarved
-				}
-				s.blame(StallStopped, i, true, fmt.Sprintf("%s %s for %s, until %s ago, by its own clock", p.Who(), how, Round(p.Slept), Round(p.Woke)), fix)
+				s.blame(StallStopped, i, true, fmt.Sprintf("%s stood still for %s, until %s ago, by its own clock, stopped or without a CPU", p.Who(), Round(p.Slept), Round(p.Woke)), verdict.CureStood)
 			}
 		}
 	}

@@ -85,12 +85,7 @@ func TestStall(t *testing.T) {
 			return []want{at(StallWorks, n-1, false, fmt.Sprintf("rank %d (h%d:18600) does not answer in time: process 4711 of its host lives", n-1, n-1))}
 		}},
 		{"a rank that was stopped", 2, func(p []Place) { p[1].Slept, p[1].Woke = 7*time.Second, 300*time.Millisecond }, func(int) []want {
-			return []want{at(StallStopped, 1, true, "was stopped for 7s, until 300ms ago, by its own clock")}
-		}},
-		{"a rank without a CPU", 2, func(p []Place) {
-			p[1].Slept, p[1].Starved, p[1].Woke = 7*time.Second, true, 300*time.Millisecond
-		}, func(int) []want {
-			return []want{at(StallStopped, 1, true, "got no CPU for 7s, until 300ms ago, by its own clock")}
+			return []want{at(StallStopped, 1, true, "stood still for 7s, until 300ms ago, by its own clock, stopped or without a CPU")}
 		}},
 		{"a slow rank", 2, func(p []Place) { p[1].Awaits, p[1].Gave = nil, nil }, func(int) []want {
 			return []want{at(StallWorks, 1, false, "it is slow, or does not get on")}

@@ -41,7 +41,6 @@ type Sighting struct {
 	Ended   string        `json:"ended,omitempty"`     // how a connection ended, without a goodbye
 	Fault   *Verdict      `json:"fault,omitempty"`     // of an operation with it that failed
 	Slept   time.Duration `json:"slept_ns,omitempty"`  // By itself stood still for so long
-	Starved bool          `json:"starved,omitempty"`   // so, since its threads, ready to run, got no CPU
 	Call    Outcome       `json:"call,omitempty"`      // what came of calls since it is silent
 	Arrives bool          `json:"arrives,omitempty"`   // its packets do, although its frames do not
 	Process Process       `json:"process,omitempty"`   // as the host that both are on shows it
@@ -65,20 +64,9 @@ func (s *Sighting) during(slept *Sighting) bool {
 	return s.Fault != nil || s.Silent+s.Age >= slept.Age+slept.Slept/2
 }
 
-// Stood says how a rank stood still.
+// Stood says for how long a rank stood still by its own clock, which does not tell it why.
 func (s *Sighting) Stood() string {
-	if s.Starved {
-		return fmt.Sprintf("got no CPU for %s", Span(s.Slept))
-	}
-	return fmt.Sprintf("was stopped for %s", Span(s.Slept))
-}
-
-// Cure is what to do about it.
-func (s *Sighting) Cure() string {
-	if s.Starved {
-		return CureStarved
-	}
-	return CureStopped
+	return fmt.Sprintf("stood still for %s, stopped or without a CPU", Span(s.Slept))
 }
 
 // Amiss tells whether there is anything to explain.
@@ -161,7 +149,7 @@ func (p *Panorama) judgeOne(s *Sighting, seen []Sighting) *Verdict {
 		if s.Fault != nil && e.slept.Slept < p.Death {
 			sure = Suspect // so little ends no operation by itself
 		}
-		return verdict(KindStopped, sure, "%s %s, as it says itself%s", name, e.slept.Stood(), e.faults()).cure(e.slept.Cure())
+		return verdict(KindStopped, sure, "%s %s, as it says itself%s", name, e.slept.Stood(), e.faults()).cure(CureStood)
 	case e.endedTo >= 0:
 		return verdict(KindLost, Suspect, "%s was lost: %s and its host does not answer any more", name, e.how()).cure(p.cureLost(about))
 	case e.silentTo >= 0 && (p.isolated(by, seen) || s.Alone > 0 && (s.Call == CallMute || s.Call == "")):
@@ -198,8 +186,8 @@ func Span(d time.Duration) time.Duration { return d.Round(100 * time.Millisecond
 // CureStopped is what to do about a process that is stopped.
 const CureStopped = "continue it (fg, kill -CONT, the debugger), then connect again"
 
-// CureStarved is what to do about a process that gets no CPU.
-const CureStarved = "see what else runs on its host, and whether a limit of CPU time holds it up (cpu.stat of its control group)"
+// CureStood is what to do about a process that stood still, and goes on.
+const CureStood = "see who stops processes there (SIGSTOP, a debugger, a frozen cgroup, a suspended VM), or takes their CPU (cpu.stat of the control group)"
 
 // CureCut is what to do about a TCP connection that ended between two ranks that live.
 const CureCut = "look at what lies between them: a firewall, a proxy, an address that moved"

@@ -79,9 +79,6 @@ func TestJudge(t *testing.T) {
 			4, 1, []Sighting{see(1, 2, func(s *Sighting) { s.Fault, s.Call = fault, CallAnswered }), {By: 2, About: 2, Slept: 3 * time.Second}}, KindStopped, 2, Direction{}, Certain, "for 3s",
 		},
 
-		"a process got no CPU, as it says": {
-			4, 1, []Sighting{see(1, 2, func(s *Sighting) { s.Fault, s.Call = fault, CallAnswered }), {By: 2, About: 2, Slept: 3 * time.Second, Starved: true}}, KindStopped, 2, Direction{}, Certain, "got no CPU for 3s",
-		},
 		"so, and not for long enough to fail an operation": {
 			4, 1, []Sighting{see(1, 2, func(s *Sighting) { s.Fault, s.Call = fault, CallAnswered }), {By: 2, About: 2, Slept: 800 * time.Millisecond}}, KindStopped, 2, Direction{}, Suspect, "for 800ms",
 		},
