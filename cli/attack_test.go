@@ -20,6 +20,7 @@ import (
 	"ringcli/ring/bootstrap"
 	"ringcli/verbs/route"
 	"ringcli/verbs/soft/wire/wiretest/spoof"
+	"ringcli/verbs/verbstest"
 )
 
 // attack says something to a TCP port, again and again, and holds so many of the
@@ -190,11 +191,11 @@ func peakOf(pid int) (kib int) {
 	return kib
 }
 
-// Whatever comes to its ports, a ring comes up and computes: all attacks at once in a
-// short run, each by itself for longer.
+// Whatever comes to its ports, a ring comes up and computes: all attacks at once, and in a full
+// run each by itself for longer.
 func TestRingUnderAttack(t *testing.T) {
 	all := tcpAttacks(t)
-	if testing.Short() {
+	if !verbstest.Full() {
 		for i := range all {
 			all[i].hold = min(all[i].hold, 500)
 		}

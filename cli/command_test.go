@@ -13,7 +13,6 @@ import (
 	"ringcli/cli/lines"
 	"ringcli/cli/session"
 	"ringcli/configs"
-	"ringcli/verbs/verbstest"
 )
 
 func TestCommandTable(t *testing.T) {
@@ -188,7 +187,6 @@ func TestVersion(t *testing.T) {
 
 // The scripts that the binary carries use the commands that it has.
 func TestEmbeddedScripts(t *testing.T) {
-	verbstest.Long(t)
 	cfg, err := configs.Load(nil, "")
 	if err != nil {
 		t.Fatal(err)

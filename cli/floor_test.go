@@ -9,6 +9,7 @@ import (
 
 	"ringcli/cli/exit"
 	"ringcli/configs"
+	"ringcli/verbs/verbstest"
 )
 
 // bounds are the lines of rack-bring-up that measure the hosts and expect a share of that.
@@ -33,9 +34,7 @@ func bounds(t *testing.T) string {
 // The bound of rack-bring-up for software bears other work on the host:
 // four processes that do nothing else than to compute.
 func TestFloorBearsOtherWork(t *testing.T) {
-	if testing.Short() {
-		t.Skip("other work makes it last; `make test-long` runs it")
-	}
+	verbstest.Longest(t)
 	other := exec.Command("sh", "-c", `for i in 1 2 3 4; do (while :; do :; done) & done; read end; kill 0`)
 	other.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // which kill 0 is of
 	end, err := other.StdinPipe()

@@ -7,6 +7,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"ringcli/verbs/verbstest"
 )
 
 // busy keeps CPUs busy with so many other programs until the test ends.
@@ -27,9 +29,7 @@ func busy(t *testing.T, n int) {
 // Ranks that get little of the CPUs, and one that stands still for less than its bound, are
 // slow, and nobody is declared lost or silent.
 func TestLoadIsNoFailure(t *testing.T) {
-	if testing.Short() {
-		t.Skip("it loads all CPUs for minutes; `make test-long` runs it")
-	}
+	verbstest.Longest(t)
 	for _, c := range []struct {
 		n           int
 		device, cpu string

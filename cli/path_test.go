@@ -203,7 +203,7 @@ func pathsOf(t *testing.T, ranks [2]*process) (code int, rows map[string]map[str
 			rows[fmt.Sprintf("%v-%v %s", o["from"], o["to"], check)] = o
 		}
 	}
-	if len(rows) != 14 {
+	if len(rows) != 10 {
 		t.Fatalf("%d rows\n%s%s", len(rows), ranks[0].stdout.String(), ranks[0].stderr.String())
 	}
 	return code, rows

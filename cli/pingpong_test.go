@@ -157,6 +157,7 @@ func TestPingpongOptionsDiffer(t *testing.T) {
 // A peer that ends in the middle is noticed, and the error says how far it was.
 func TestPingpongPeerDies(t *testing.T) {
 	verbstest.Long(t)
+	t.Parallel()
 	list := hostsOf(freshList(t, 2))
 	const line = "pingpong -d soft:lo --timeout 10s -n 100000000 --bind "
 	server := launch(t, words(line+list[0])...)

@@ -206,9 +206,7 @@ func TestAFailureKeepsTheFlightRecorder(t *testing.T) {
 // A build without prints says so, and still records.
 func TestABuildWithoutPrints(t *testing.T) {
 	t.Parallel()
-	if testing.Short() {
-		t.Skip("builds the program once more")
-	}
+	verbstest.Longest(t) // it builds the program once more
 	dir := t.TempDir()
 	binary := filepath.Join(dir, "ringcli")
 	build := exec.Command("go", "build", "-tags", "notrace", "-o", binary, "ringcli/cli/ringcli")
