@@ -30,8 +30,9 @@ import (
 const rankEnv = "RINGTEST_COLLECTIVE_RANK"
 
 // raceSkips are what the race detector does not watch, under which it takes minutes: matrices of
-// sums. What is concurrent in them is so in the tests of channels, barriers, failures and kills.
-const raceSkips = "Matrix|LargeByEveryAlgorithm|ResultsInPlaceAmongOthers|CallsOfRooted"
+// sums, and tables of who is told what. What is concurrent in them is so in the tests of channels,
+// barriers, failures and kills.
+const raceSkips = "Matrix|LargeByEveryAlgorithm|ResultsInPlaceAmongOthers|CallsOfRooted|Disagreement|IdleRankIsNamed|DocumentedOrders|VerifyNamesTheEdge"
 
 func TestMain(m *testing.M) {
 	if text := os.Getenv(rankEnv); text != "" {
