@@ -56,7 +56,7 @@ define tests
 	$(GO) -C verbs/ibv/racktest test $(1) -timeout $(TEST_TIMEOUT) ./rack/... ./interop
 endef
 
-# What a change is tried with first, in a minute: format, vet, and the tests of packages that need
+# What a change is tried with first, in two minutes: format, vet, and the tests of packages that need
 # no more than a few seconds each.
 SLOW := cli collective collective/backend collective/sharedmem ring ring/bootstrap ring/bootstrap/launch \
 	verbs/gpu verbs/shm verbs/soft verbs/transport
