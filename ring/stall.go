@@ -44,8 +44,7 @@ func (r *Ring) ownPlace() diagnose.Place {
 	if control == nil {
 		return p
 	}
-	slept, woke := control.Slept()
-	p.Slept, p.Woke = slept.Slept, woke
+	p.Slept, p.Woke = control.Slept()
 	if p.Activity = control.Activity(); len(p.Awaits) > 0 {
 		return p
 	}
@@ -129,7 +128,7 @@ func (r *Ring) sleptSince(begun time.Time) bool {
 		return false
 	}
 	slept, woke := control.Slept()
-	return slept.Slept > 0 && woke < time.Since(begun)
+	return slept > 0 && woke < time.Since(begun)
 }
 
 // process asks the kernel how a process is that runs on this host, and tells whether it is

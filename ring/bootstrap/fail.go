@@ -59,7 +59,7 @@ func (c *Control) conclude(v *Verdict) {
 	now := time.Now()
 	c.notice(now)
 	if w := &c.watch; v.Told && v.Rank == c.rank && len(v.Tests) == 0 && now.Sub(w.sleptAt) < c.pace.silence {
-		v.Slept = w.slept
+		v.Slept = w.slept.Slept
 	}
 	c.failure = v
 	c.kill(v)

@@ -464,7 +464,7 @@ func (c *Control) blame(rank int, v *Verdict) {
 	c.notice(now)
 	w := &c.watch
 	if w.slept.Slept > 0 && now.Sub(w.sleptAt) < c.pace.death {
-		c.fail(c.verdict(KindStopped, c.rank, "%s %s, and what it was in failed: %s: %s", c.name(c.rank), w.slept.Stood(), v.Text, verdict.CureStood), nil)
+		c.fail(c.verdict(KindStopped, c.rank, "%s %s, and what it was in failed: %s: %s", c.name(c.rank), verdict.Stood(w.slept.Slept), v.Text, verdict.CureStood), nil)
 		return
 	}
 	p := w.of(rank)

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"ringcli/ring/bootstrap/calls"
-	"ringcli/ring/bootstrap/verdict"
 )
 
 // Waits are what a process waits for from other ranks, for whoever tells people while
@@ -175,15 +174,15 @@ func (c *Control) Standing() (from []int, since time.Time, what string) {
 	return slices.Clone(c.waiting), c.waitingAt, c.waitingTo
 }
 
-// Slept is how this process stood still, and how long ago that ended, if that is worth
+// Slept is how long this process was stopped, and how long ago that ended, if that is worth
 // telling.
-func (c *Control) Slept() (slept verdict.Sighting, ago time.Duration) {
+func (c *Control) Slept() (slept, ago time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if w := &c.watch; w.slept.Slept > 0 && time.Since(w.sleptAt) < c.pace.silence {
-		return w.slept, time.Since(w.sleptAt)
+		return w.slept.Slept, time.Since(w.sleptAt)
 	}
-	return slept, 0
+	return 0, 0
 }
 
 // doing says what a rank does, and for how long.

@@ -65,8 +65,8 @@ func (s *Sighting) during(slept *Sighting) bool {
 }
 
 // Stood says for how long a rank stood still by its own clock, which does not tell it why.
-func (s *Sighting) Stood() string {
-	return fmt.Sprintf("stood still for %s, stopped or without a CPU", Span(s.Slept))
+func Stood(slept time.Duration) string {
+	return fmt.Sprintf("stood still for %s, stopped or without a CPU", Span(slept))
 }
 
 // Amiss tells whether there is anything to explain.
@@ -144,12 +144,12 @@ func (p *Panorama) judgeOne(s *Sighting, seen []Sighting) *Verdict {
 		return verdict(KindLost, Certain, "%s was lost: %s to both neighbours, and no new one is answered", name, e.how()).cure(p.cureLost(about))
 	case e.endedTo >= 0 && e.calls[CallAnswered]:
 		return p.broken(&e, edge)
-	case e.slept.Slept > 0 && (e.fault != nil || e.endedTo >= 0 || e.slept.Slept > e.since/4*3): // else it is not heard although it is awake
+	case e.slept > 0 && (e.fault != nil || e.endedTo >= 0 || e.slept > e.since/4*3): // else it is not heard although it is awake
 		sure := Certain
-		if s.Fault != nil && e.slept.Slept < p.Death {
+		if s.Fault != nil && e.slept < p.Death {
 			sure = Suspect // so little ends no operation by itself
 		}
-		return verdict(KindStopped, sure, "%s %s, as it says itself%s", name, e.slept.Stood(), e.faults()).cure(CureStood)
+		return verdict(KindStopped, sure, "%s %s, as it says itself%s", name, Stood(e.slept), e.faults()).cure(CureStood)
 	case e.endedTo >= 0:
 		return verdict(KindLost, Suspect, "%s was lost: %s and its host does not answer any more", name, e.how()).cure(p.cureLost(about))
 	case e.silentTo >= 0 && (p.isolated(by, seen) || s.Alone > 0 && (s.Call == CallMute || s.Call == "")):
@@ -210,14 +210,13 @@ func (v *Verdict) cure(fix string) *Verdict {
 type evidence struct {
 	calls             map[Outcome]bool
 	process           Process
-	since             time.Duration
-	slept             Sighting // of its own, while another had something to explain
-	witnesses         int      // neighbours that have said something of it
-	ended, mute       int      // by so many neighbours
-	endedTo, silentTo int      // one that tells so, or -1
-	arrives           int      // the rank at which its packets arrive, or -1
-	text              string   // how its connection ended
-	alive             bool     // it has spoken since, or another neighbour has its answer
+	slept, since      time.Duration
+	witnesses         int    // neighbours that have said something of it
+	ended, mute       int    // by so many neighbours
+	endedTo, silentTo int    // one that tells so, or -1
+	arrives           int    // the rank at which its packets arrive, or -1
+	text              string // how its connection ended
+	alive             bool   // it has spoken since, or another neighbour has its answer
 	fault             *Verdict
 	victim            bool // of another
 	about             int
@@ -231,7 +230,7 @@ func (p *Panorama) evidence(about, by int, seen []Sighting) evidence {
 		switch {
 		case s.By == about && s.About == about:
 			if slices.ContainsFunc(seen, func(o Sighting) bool { return o.By != about && o.About == about && o.during(s) }) {
-				e.slept = *s
+				e.slept = s.Slept
 			}
 		case s.By == about:
 			e.alive = true

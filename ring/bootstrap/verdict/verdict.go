@@ -101,8 +101,8 @@ type Verdict struct {
 	Group *Group `json:"-"`
 	// Told is set on the ranks that got the verdict from another, and Slept on the one that
 	// it names: for so long that stood still.
-	Told  bool     `json:"-"`
-	Slept Sighting `json:"-"`
+	Told  bool          `json:"-"`
+	Slept time.Duration `json:"-"`
 }
 
 // Error is the parts in one line.
@@ -119,8 +119,8 @@ func (v *Verdict) Parts() codes.Parts {
 	default:
 		p.Result = fmt.Sprintf("rank %d reports: %s", v.By, p.Result)
 	}
-	if v.Slept.Slept > 0 {
-		p.Result = fmt.Sprintf("this rank %s: %s", v.Slept.Stood(), p.Result)
+	if v.Slept > 0 {
+		p.Result = fmt.Sprintf("this rank %s: %s", Stood(v.Slept), p.Result)
 	}
 	return p
 }
