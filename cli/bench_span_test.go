@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"os"
 	"regexp"
 	"slices"
 	"strconv"
@@ -149,7 +148,7 @@ func TestLocalChecksBothWays(t *testing.T) {
 		}
 		at += found[1]
 	}
-	if os.Getenv("RINGTEST_MATRIX") != "full" { // it takes as long again
+	if !verbstest.Full() { // it takes as long again
 		return
 	}
 	code, stdout = run("--output", "json")

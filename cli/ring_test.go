@@ -31,7 +31,7 @@ func TestLocalProvesEveryCollectiveInEveryWay(t *testing.T) {
 	rings := map[int][]string{
 		1: protocols, 2: slices.Concat(protocols, algorithms), 4: slices.Concat(protocols, algorithms),
 	}
-	if os.Getenv("RINGTEST_MATRIX") == "full" {
+	if verbstest.Full() {
 		rings[9] = slices.Concat(protocols, algorithms[:2])
 	}
 	for n, variants := range rings {

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"ringcli/cli/exit"
+	"ringcli/verbs/verbstest"
 )
 
 // TestTransportBesideUCX measures small writes of `ringcli transport` beside ucx_perftest's
@@ -22,7 +23,7 @@ import (
 // ucp_put_lat is half of a put there and a put back that each end polls for, as is half of a
 // RoundTrip; a Write is waited for, and UCX's is not. It is for people: RINGTEST_MATRIX=full.
 func TestTransportBesideUCX(t *testing.T) {
-	if os.Getenv("RINGTEST_MATRIX") != "full" {
+	if !verbstest.Full() {
 		t.Skip("figures for people: RINGTEST_MATRIX=full")
 	}
 	if _, err := exec.LookPath("ucx_perftest"); err != nil {

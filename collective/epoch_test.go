@@ -21,6 +21,7 @@ import (
 	"ringcli/collective/reduce"
 	"ringcli/ring"
 	"ringcli/ring/bootstrap"
+	"ringcli/verbs/verbstest"
 )
 
 // TestReconnectUnderReplay rebuilds a ring again and again while what the last epoch sent is
@@ -31,7 +32,7 @@ import (
 func TestReconnectUnderReplay(t *testing.T) {
 	rounds := 60
 	switch {
-	case everything():
+	case verbstest.Full():
 		rounds = 500
 	case testing.Short():
 		rounds = 5
@@ -405,7 +406,7 @@ func (t *tapes) play(ctx context.Context, r *replayed) {
 func TestReconnectOverSharedMemory(t *testing.T) {
 	rounds := 60
 	switch {
-	case everything():
+	case verbstest.Full():
 		rounds = 500
 	case testing.Short():
 		rounds = 6

@@ -18,6 +18,7 @@ import (
 
 	"ringcli/collective/reduce"
 	"ringcli/ring"
+	"ringcli/verbs/verbstest"
 )
 
 // grown is what a step took on a rank, or on all of them.
@@ -169,7 +170,7 @@ var grownMost = map[string][4]float64{
 // ranks that are processes of this machine, with exponents; RINGTEST_MATRIX=full takes up to 64. See make growth.
 func TestGrowthOfProcesses(t *testing.T) {
 	sizes := []int{2, 3}
-	if os.Getenv("RINGTEST_MATRIX") == "full" {
+	if verbstest.Full() {
 		sizes = []int{2, 8, 64}
 	}
 	for _, device := range []string{"soft:lo", "shm:0"} {

@@ -3,7 +3,6 @@ package collective
 import (
 	"fmt"
 	"math"
-	"os"
 	"testing"
 	"time"
 	"unsafe"
@@ -11,6 +10,7 @@ import (
 	"ringcli/collective/program"
 	"ringcli/collective/script"
 	"ringcli/verbs/soft/rc/rctest/fabric"
+	"ringcli/verbs/verbstest"
 )
 
 // growth is a figure by ranks; a row of the table.
@@ -24,7 +24,7 @@ type growth struct {
 // goes the twentieth part of the steps, which are all alike.
 func TestGrowth(t *testing.T) {
 	sizes := []int{16, 64}
-	if os.Getenv("RINGTEST_MATRIX") == "full" {
+	if verbstest.Full() {
 		sizes = []int{64, 1000, 10_000}
 	}
 	for _, a := range []Algorithm{AlgorithmRing, AlgorithmRecursiveDoubling} {

@@ -37,7 +37,7 @@ func TestMatrixAlongHosts(t *testing.T) {
 	m.counts = func(n int) []int { return []int{0, 1, n - 1, n + 1, 1000, 65537} }
 	layouts := [][]int{{2, 2}, {3, 1}, {4, 4, 4, 4}, {1, 7}}
 	switch {
-	case everything():
+	case verbstest.Full():
 		m.types, m.ops = reduce.Types(), reduce.Ops()
 		m.ways = append(m.ways, CallOptions{Algorithm: AlgorithmHierarchical, Segment: 4096, Depth: 16}, CallOptions{Algorithm: AlgorithmHierarchical, Verify: true})
 		m.counts = func(n int) []int { return []int{0, 1, n - 1, n, n + 1, 1000, 65537, 1<<17 - 1} }
@@ -48,7 +48,7 @@ func TestMatrixAlongHosts(t *testing.T) {
 		hosts := topology.Sized(sizes...)
 		t.Run(hosts.String(), func(t *testing.T) {
 			m := m
-			if len(sizes) > 2 && !everything() { // its ranks take turns on few CPUs
+			if len(sizes) > 2 && !verbstest.Full() { // its ranks take turns on few CPUs
 				m.types, m.ways = m.types[:1], m.ways[:1]
 			}
 			m.options = along(sizes...)

@@ -10,6 +10,7 @@ import (
 
 	"ringcli/collective/reduce"
 	"ringcli/ring"
+	"ringcli/verbs/verbstest"
 )
 
 // TestImpairments: whatever a network does to packets, short of never letting one pass,
@@ -33,7 +34,7 @@ func TestImpairments(t *testing.T) {
 	const n = 2
 	count, runs := 1<<18, 1 // 1 MiB
 	switch {
-	case everything():
+	case verbstest.Full():
 		count, runs = 1<<20, 5
 	case testing.Short():
 		settings, count, runs = []struct {

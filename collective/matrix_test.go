@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"testing"
 	"time"
@@ -28,14 +27,10 @@ type matrix struct {
 	counts  func(n int) []int
 }
 
-// everything has the matrices leave nothing out, which takes a quarter of an hour:
-// RINGTEST_MATRIX=full.
-func everything() bool { return os.Getenv("RINGTEST_MATRIX") == "full" }
-
 // fullMatrix is every type, reduction and count by some ways.
 func fullMatrix(ways ...CallOptions) matrix {
 	long, ranks := 1<<17+3, []int{1, 2, 3, 5}
-	if everything() {
+	if verbstest.Full() {
 		ways, long, ranks = append(ways, allWays()...), 1<<20+3, []int{1, 2, 3, 4, 5, 8}
 	}
 	return matrix{
@@ -104,7 +99,7 @@ func TestMatrix(t *testing.T) {
 func TestMeshMatrix(t *testing.T) {
 	m := sampleMatrix()
 	m.ranks, m.ways = []int{2, 3, 5, 6, 9}, append([]CallOptions{{}}, meshWays...)
-	if everything() {
+	if verbstest.Full() {
 		m.ranks = []int{2, 3, 5, 6, 7, 8, 9, 16}
 	}
 	m.counts = func(n int) []int { return []int{0, 1, n - 1, n, n + 1, 1000, 65537} }
@@ -199,12 +194,12 @@ func (m matrix) run(t *testing.T, n int) (cases int) {
 				return nil
 			})
 			for _, count := range counts {
-				if count > 1<<17 && !sampled && !everything() {
+				if count > 1<<17 && !sampled && !verbstest.Full() {
 					continue // how a long vector is cut depends on the size of its elements alone
 				}
 				k.expect(count)
 				for i, way := range m.ways {
-					if !sampled && !everything() && (i+int(typ)+int(red))%3 > 0 {
+					if !sampled && !verbstest.Full() && (i+int(typ)+int(red))%3 > 0 {
 						continue // what a type's sums are does not depend on how its bytes came
 					}
 					if n > way.Algorithm.MaxRanks(way.Protocol, shared) || way.Algorithm > AlgorithmRing && count > 1<<17 {
@@ -218,7 +213,7 @@ func (m matrix) run(t *testing.T, n int) (cases int) {
 							if op != OpAllReduce && way.Protocol == ReceiverInitiated {
 								continue
 							}
-							if everything() && op.Rooted() && count == rootedCount {
+							if verbstest.Full() && op.Rooted() && count == rootedCount {
 								for root := range n {
 									k.checkFrom(root, op, count, way, inPlace)
 								}

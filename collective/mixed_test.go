@@ -26,7 +26,7 @@ func TestMatrixMixed(t *testing.T) {
 	m := sampleMatrix()
 	m.ranks = []int{3, 4, 5}
 	switch {
-	case everything():
+	case verbstest.Full():
 		m = fullMatrix()
 		m.ranks = []int{3, 4, 5}
 	case testing.Short() || verbstest.Race:

@@ -2,13 +2,13 @@ package collective_test
 
 import (
 	"math"
-	"os"
 	"testing"
 
 	"ringcli/collective"
 	"ringcli/collective/model"
 	"ringcli/collective/reduce"
 	"ringcli/verbs/soft/rc/rctest/fabric"
+	"ringcli/verbs/verbstest"
 )
 
 // TestModelMeetsSimulation: what package model says is what simulated ranks take that walk by the
@@ -18,7 +18,7 @@ import (
 func TestModelMeetsSimulation(t *testing.T) {
 	const alpha, rate = 3000.0, 12e9
 	ranks := []int{8, 64}
-	if os.Getenv("RINGTEST_MATRIX") == "full" {
+	if verbstest.Full() {
 		ranks = []int{64, 1000}
 	}
 	c := collective.Costs{Overhead: 300, Reduce: 1 / 20.0, Copy: 1 / 15.0}

@@ -24,7 +24,7 @@ var memoryWays = []CallOptions{
 func TestMatrixShared(t *testing.T) {
 	m := fullMatrix(memoryWays...)
 	m.ranks = []int{2, 3, 4}
-	if everything() {
+	if verbstest.Full() {
 		m.ranks = []int{2, 3, 4, 5, 8}
 	}
 	sample := sampleMatrix()
@@ -36,7 +36,7 @@ func TestMatrixShared(t *testing.T) {
 	}
 	many := sampleMatrix()
 	many.ranks, many.types, many.ways = []int{9, 17}, many.types[:2], memoryWays[:3]
-	if everything() {
+	if verbstest.Full() {
 		many.ranks = []int{9, 16, 17, 33}
 	}
 	if testing.Short() || verbstest.Race {

@@ -14,7 +14,7 @@ func Long(t *testing.T) {
 	}
 }
 
-// Full tells whether all is to run, whatever it takes.
+// Full tells whether all is to run, whatever it takes: RINGTEST_MATRIX=full.
 func Full() bool { return os.Getenv("RINGTEST_MATRIX") == "full" }
 
 // Longest skips a test in a long run, too, such as CI's.

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math"
 	"net/netip"
-	"os"
 	"runtime"
 	"runtime/debug"
 	"strings"
@@ -19,6 +18,7 @@ import (
 
 	"ringcli/ring/bootstrap"
 	"ringcli/ring/bootstrap/hosts"
+	"ringcli/verbs/verbstest"
 )
 
 // cost is what a step takes.
@@ -35,7 +35,7 @@ var steps = []string{"exchange", "agreement", "gather of nothing"}
 // exponents; RINGTEST_MATRIX=full takes up to 10,000, for which it needs 16 GiB of memory. See make growth.
 func TestGrowth(t *testing.T) {
 	sizes, from := []int{2, 8, 24, 100}, 8
-	if os.Getenv("RINGTEST_MATRIX") == "full" {
+	if verbstest.Full() {
 		sizes, from = []int{2, 8, 64, 1000, 10_000}, 64
 		debug.SetMemoryLimit(13 << 30)
 	}

@@ -2,18 +2,18 @@ package meshtest
 
 import (
 	"math/rand/v2"
-	"os"
 	"testing"
 
 	"ringcli/ring/diagnose/links"
 	"ringcli/ring/diagnose/links/linkstest"
+	"ringcli/verbs/verbstest"
 )
 
 // TestMesh: each kind of fault alone, several at once and none, on simulated networks. It is of
 // 32 ranks; RINGTEST_MATRIX=full takes 64, 232 and 1,000, see make growth, and LINKS_SEEDS others.
 func TestMesh(t *testing.T) {
 	seeds := map[int]int{32: 1}
-	if os.Getenv("RINGTEST_MATRIX") == "full" {
+	if verbstest.Full() {
 		seeds = map[int]int{64: 100, 232: 20, 1000: 1}
 	}
 	linkstest.Table(t, linkstest.Seeds(t, seeds), func(n int, seed uint64, kinds []string) (*linkstest.World, *links.Verdict) {
