@@ -209,7 +209,7 @@ func slowEdges(all []Record, known []Finding) (found []Finding) {
 		switch {
 		case f.NoCPU < r.Took/latePart:
 		case ownWant(all, end) >= r.Took/(starvedTimes*latePart):
-			if slow { // and no packet is missing
+			if slow && !misses(all, from, to) {
 				f.Kind, f.Rank, f.To = NoCPU, end, &other
 				found = append(found, f)
 			}
@@ -258,6 +258,15 @@ func slowEdges(all []Record, known []Finding) (found []Finding) {
 		found = append(found, f)
 	}
 	return found
+}
+
+// misses tells whether packets of the edge, or of its acknowledgements, were missing: too few for a
+// finding, but any of them makes its segments late.
+func misses(all []Record, from, to int) bool {
+	return slices.ContainsFunc(all, func(r Record) bool {
+		l := &r.Loss
+		return l.NAKs > 0 && (int(l.From) == from && int(l.To) == to || int(l.From) == to && int(l.To) == from)
+	})
 }
 
 // commonRank is the rank that most of the edges involve, of several the one whose edges are

@@ -259,6 +259,10 @@ func TestJudgeLoss(t *testing.T) {
 			all[2].Loss = lossy
 			all[2].InFlight, all[3].NoCPU = 20*all[2].InFlight, 900*ms
 		}},
+		{"few packets are missing, which is enough for slow segments, and the receiver has no CPU", "", func(all []Record) {
+			all[2].Loss = Loss{From: 2, To: 3, Sent: 12013, Resent: 13, NAKs: 13}
+			all[2].InFlight, all[3].NoCPU = 20*all[2].InFlight, 900*ms
+		}},
 		{"loss, and its receiver is late since it has no CPU", "lossy-edge 2 to 3", func(all []Record) {
 			all[2].Loss = lossy
 			all[3].Waited, all[3].NoCPU = 100*ms, 900*ms
