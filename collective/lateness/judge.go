@@ -26,7 +26,7 @@ const (
 type Finding struct {
 	Kind    Kind   `json:"kind"`
 	Rank    int    `json:"rank"`            // of an edge, its sender
-	To      *int   `json:"to,omitempty"`    // of an edge, or of no-cpu where only an edge was slow for it
+	To      *int   `json:"to,omitempty"`    // of an edge
 	Edges   []Edge `json:"edges,omitempty"` // of slow-rank: the slow edges
 	Loss    *Loss  `json:"loss,omitempty"`  // of lossy-edge
 	Took    int64  `json:"took_ns"`         // that time
@@ -201,20 +201,11 @@ func slowEdges(all []Record, known []Finding) (found []Finding) {
 		if f.To == nil {
 			continue // no rank has another edge
 		}
-		end, other := from, to
-		if cmp.Or(cmp.Compare(ownWant(all, to), ownWant(all, from)), cmp.Compare(all[to].NoCPU, all[from].NoCPU)) > 0 {
-			end, other = to, from
-		}
-		f.NoCPU = all[end].NoCPU
-		switch {
-		case f.NoCPU < r.Took/latePart:
-		case ownWant(all, end) >= r.Took/(starvedTimes*latePart):
-			if slow && !misses(all, from, to) {
-				f.Kind, f.Rank, f.To = NoCPU, end, &other
-				found = append(found, f)
+		if most := max(all[from].NoCPU, all[to].NoCPU); most >= r.Took/latePart {
+			if max(ownWant(all, from), ownWant(all, to)) >= r.Took/(starvedTimes*latePart) {
+				continue // segments are late where an end has no CPU, which shows as a rank that is late if it is the rank's own want
 			}
-			continue
-		default:
+			f.NoCPU = most
 			slow = slow && steady // all wait for a CPU
 		}
 		same := func(c candidate) bool { return c.Rank == from && *c.To == to } // both ends may have it
@@ -224,9 +215,6 @@ func slowEdges(all []Record, known []Finding) (found []Finding) {
 			list[i] = candidate{f, slow}
 		}
 	}
-	list = slices.DeleteFunc(list, func(c candidate) bool {
-		return slices.ContainsFunc(found, func(f Finding) bool { return c.has(f.Rank) }) // it explains this one, too
-	})
 	slices.SortStableFunc(list, func(a, b candidate) int { return cmp.Compare(b.By, a.By) })
 	first := slices.IndexFunc(list, func(c candidate) bool { return c.slow })
 	if first < 0 {
@@ -258,15 +246,6 @@ func slowEdges(all []Record, known []Finding) (found []Finding) {
 		found = append(found, f)
 	}
 	return found
-}
-
-// misses tells whether packets of the edge, or of its acknowledgements, were missing: too few for a
-// finding, but any of them makes its segments late.
-func misses(all []Record, from, to int) bool {
-	return slices.ContainsFunc(all, func(r Record) bool {
-		l := &r.Loss
-		return l.NAKs > 0 && (int(l.From) == from && int(l.To) == to || int(l.From) == to && int(l.To) == from)
-	})
 }
 
 // commonRank is the rank that most of the edges involve, of several the one whose edges are
@@ -369,9 +348,6 @@ func (f Finding) Text(name func(rank int) string) string {
 	case NoCarrier:
 		return fmt.Sprintf("the port of %s had no carrier for %s of %s: look at the cable, the switch's port and its counters", name(f.Rank), span(f.By), took)
 	case NoCPU:
-		if f.To != nil {
-			return fmt.Sprintf("%s had no CPU: %s of %s; segments between it and %s took long", name(f.Rank), span(f.NoCPU), took, name(*f.To))
-		}
 		text = fmt.Sprintf("%s had no CPU: %s", name(f.Rank), span(f.NoCPU))
 	default:
 		text = name(f.Rank) + " was late"
