@@ -176,7 +176,13 @@ func lateRanks(all []Record) (found []Finding) {
 		}
 		found = append(found, f)
 	}
-	return found
+	// A rank that is less than half as late as the latest one, for no reason that is known, may wait for
+	// that one.
+	worst := int64(0)
+	for _, f := range found {
+		worst = max(worst, f.By)
+	}
+	return slices.DeleteFunc(found, func(f Finding) bool { return f.Kind == Late && f.Why == "" && f.By < worst/2 })
 }
 
 // slowEdges are those of which no end is known to be at fault. A flight is data to the

@@ -302,6 +302,13 @@ func TestJudgeLoss(t *testing.T) {
 			all[3].Waited, all[3].Still = 50*ms, 850*ms
 			all[2].InFlight, all[2].ShortestFlight = 40*all[2].InFlight, 30*ms
 		}},
+		{"a rank had no CPU, and its neighbour was late for no reason that is known", "no-cpu 3", func(all []Record) {
+			for i := range all {
+				all[i].Waited, all[i].LongestWait = 820*ms, 820*ms
+			}
+			all[3].Waited, all[3].LongestWait, all[3].NoCPU = 10*ms, 10*ms, 900*ms
+			all[4].Waited = 620 * ms
+		}},
 		{"so, in no operation for longer than the others", "", func(all []Record) {
 			for i := range all {
 				all[i].NoCPU, all[i].Still = 1000*ms, 150*ms
