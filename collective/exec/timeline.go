@@ -1,8 +1,9 @@
-package collective
+package exec
 
 import (
 	"log/slog"
 
+	"ringcli/collective/plan"
 	"ringcli/ring/message"
 	"ringcli/trace"
 )
@@ -62,9 +63,9 @@ func recordMessage(kinds *[kindWritten + 1]trace.Kind, h *message.Header, peer i
 
 // Interned once, since that takes a lock.
 var (
-	operationTexts = interned[Operation](len(Operations()) + 1) // and the barrier
-	protocolTexts  = interned[Protocol](len(Protocols()))
-	algorithmTexts = interned[Algorithm](len(Algorithms()))
+	operationTexts = interned[plan.Operation](len(plan.Operations()) + 1) // and the barrier
+	protocolTexts  = interned[plan.Protocol](len(plan.Protocols()))
+	algorithmTexts = interned[plan.Algorithm](len(plan.Algorithms()))
 )
 
 func interned[T interface {
@@ -87,20 +88,20 @@ type timeline struct {
 	stepBytes uint64      // received in it
 }
 
-// recordOperation records a call that ran, or failed, on this rank.
-func recordOperation(begun, end trace.Stamp, k *Call, seq uint64) {
+// RecordOperation records a call that ran, or failed, on this rank.
+func RecordOperation(begun, end trace.Stamp, k *plan.Call, seq uint64) {
 	operationSpan.SpanAt(begun, end, operationTexts[k.Op], seq, uint64(k.Count*k.Type.Size()), carrierText(k))
 }
 
-// traceStart and traceEnd trace an operation, if that is wanted.
-func traceStart(number uint64, k *Call) {
+// TraceStart and TraceEnd trace an operation, if that is wanted.
+func TraceStart(number uint64, k *plan.Call) {
 	if trace.Enabled(trace.Collective) {
 		trace.Debug(trace.Collective, "operation starts", slog.Uint64("number", number), slog.String("call", k.String()),
 			slog.String("algorithm", k.Algorithm.String()), slog.String("protocol", k.Protocol.String()))
 	}
 }
 
-func traceEnd(number uint64) {
+func TraceEnd(number uint64) {
 	if trace.Enabled(trace.Collective) {
 		trace.Debug(trace.Collective, "operation ends", slog.Uint64("number", number))
 	}
@@ -108,8 +109,8 @@ func traceEnd(number uint64) {
 
 // carrierText is the protocol round the ring, which has several, and of the other
 // algorithms, which are eager, the name.
-func carrierText(k *Call) uint64 {
-	if k.Algorithm == AlgorithmRing {
+func carrierText(k *plan.Call) uint64 {
+	if k.Algorithm == plan.AlgorithmRing {
 		return protocolTexts[k.Protocol]
 	}
 	return algorithmTexts[k.Algorithm]
@@ -161,7 +162,7 @@ func (p *pass) recordWork(slotted, reduces bool, transfer, n int, last bool) {
 	p.now = end
 	if slotted || reduces {
 		reduceSpan.SpanAt(begun, end, p.seq, uint64(p.Processed), uint64(n), 0)
-		p.c.times.Reduced(begun, end)
+		p.x.Times.Reduced(begun, end)
 	}
 	if slotted {
 		p.recordSlot(p.left.at(p.Processed), end, p.Processed, n)
@@ -178,10 +179,10 @@ func (p *pass) recordAwaited(since, end trace.Stamp, position int) {
 // recordOpen records what is open in the pass when it ends.
 func (p *pass) recordOpen(end trace.Stamp) {
 	for i := p.Sent; i < p.Posted; i++ {
-		sendSpan.SpanAt(p.sends[i%MaxDepth], end, p.seq, uint64(i), uint64(p.Leaving(i)), uint64(p.right.peer()))
+		sendSpan.SpanAt(p.sends[i%plan.MaxDepth], end, p.seq, uint64(i), uint64(p.Leaving(i)), uint64(p.right.peer()))
 	}
 	for i := p.Arrived; i < p.Granted; i++ {
-		p.recordAwaited(p.receives[i%MaxDepth], end, i)
+		p.recordAwaited(p.receives[i%plan.MaxDepth], end, i)
 	}
 	if !p.call.Protocol.Handshakes() && p.Processed < p.Incoming && p.left.at(p.Processed).head() == nil {
 		p.recordAwaited(p.step, end, p.Processed)

@@ -1,6 +1,8 @@
-package collective
+package exec
 
-import "ringcli/ring/message"
+import (
+	"ringcli/ring/message"
+)
 
 // Kinds of messages, and of the headers in slots.
 const (

@@ -1,9 +1,6 @@
-package collective
+package exec
 
 import (
-	"context"
-	"sync/atomic"
-
 	"ringcli/collective/lateness"
 	"ringcli/verbs"
 )
@@ -32,51 +29,31 @@ type Stats struct {
 	FIN         uint64 // sent
 }
 
-// Stats returns the counters as of the last operation that ended.
-func (c *Comm) Stats() Stats {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	s := c.stats
-	s.Operations += atomic.LoadUint64(&c.direct)
-	return s
-}
-
-// Lateness returns what this rank has kept of its operations since it was asked last.
-func (c *Comm) Lateness(ctx context.Context) (r lateness.Record, err error) {
-	if err := c.lock.Lock(ctx); err != nil {
-		return r, err
+// Lateness returns what this rank has kept of the operations since it was asked last.
+func (x *Executor) Lateness() lateness.Record {
+	for _, ch := range x.every {
+		x.Times.Edge(&ch.out, x.rank, ch.edge.Peer)
+		x.Times.Edge(&ch.in, ch.edge.Peer, x.rank)
 	}
-	defer c.lock.Unlock()
-	for _, ch := range c.every {
-		c.times.Edge(&ch.out, c.rank, ch.edge.Peer)
-		c.times.Edge(&ch.in, ch.edge.Peer, c.rank)
-	}
-	now, _ := c.losses()
+	now, _ := x.Losses()
 	for peer, l := range now {
-		if c.lost != nil {
-			l = l.Since(c.lost[peer])
+		if x.lost != nil {
+			l = l.Since(x.lost[peer])
 		}
-		c.times.Lost(lateness.LossOf(l, c.rank, peer))
+		x.Times.Lost(lateness.LossOf(l, x.rank, peer))
 	}
-	c.lost = now
-	r = c.times.Take()
-	away := c.ring.NoCarrier()
-	r.NoCarrier, c.noCarrier = int64(away-c.noCarrier), away
-	return r, nil
+	x.lost = now
+	r := x.Times.Take()
+	away := x.Ring.NoCarrier()
+	r.NoCarrier, x.noCarrier = int64(away-x.noCarrier), away
+	return r
 }
 
 // Losses returns by peer what this rank's queue pairs have counted since they were created,
 // and false if a device counts for all its queue pairs together.
-func (c *Comm) Losses() (byPeer []verbs.Losses, counted bool) {
-	_ = c.lock.Lock(context.Background()) // operations have their deadlines
-	defer c.lock.Unlock()
-	return c.losses()
-}
-
-// losses needs the lock.
-func (c *Comm) losses() (byPeer []verbs.Losses, counted bool) {
-	byPeer, counted = make([]verbs.Losses, c.size), true
-	for _, ch := range c.every {
+func (x *Executor) Losses() (byPeer []verbs.Losses, counted bool) {
+	byPeer, counted = make([]verbs.Losses, x.size), true
+	for _, ch := range x.every {
 		var l verbs.Losses
 		is := false
 		if q, counts := ch.edge.QP.(verbs.LossCounter); counts {

@@ -1,4 +1,4 @@
-package collective
+package exec
 
 import (
 	"context"
@@ -6,30 +6,18 @@ import (
 	"slices"
 	"time"
 
+	"ringcli/collective/buffer"
 	"ringcli/collective/journal"
+	"ringcli/collective/plan"
 	"ringcli/collective/reduce"
 	"ringcli/collective/sharedmem"
+	"ringcli/collective/watch"
 	"ringcli/ring"
-	"ringcli/ring/device"
 	"ringcli/ring/diagnose"
 	"ringcli/ring/message"
 	"ringcli/trace"
 	"ringcli/verbs"
-	"ringcli/verbs/memory"
 )
-
-// vector is where a user's elements lie: element i at base + i*size. Of a buffer
-// that holds the own chunk only, base is where element 0 would be.
-type vector struct {
-	base uint64
-	keys device.Keys
-	// serial tells its buffer from all before among those that the other ranks of
-	// this host can map; 0 is none of them.
-	serial uint32
-}
-
-// bytes views n bytes from element lo on, of elements of size bytes.
-func (v *vector) bytes(lo, n, size int) []byte { return memory.Bytes(v.base+uint64(lo*size), n) }
 
 // engine is what is particular to an algorithm: a pass round the ring, or a script
 // over a mesh. A flow drives it.
@@ -64,56 +52,55 @@ const (
 // flow is the operation that runs, or one phase of it. It is driven by polling,
 // from one goroutine.
 type flow struct {
-	c          *Comm
+	x          *Executor
 	engine     engine
 	rendezvous rendezvousEngine // nil if the engine is none
 	uses       []*channel       // the engine's
 	detached   bool             // no peer waits for an acknowledgement to end the operation
-	call       Call
+	call       plan.Call
 	journal    *journal.Journal    // nil if none is kept
 	sums       bool                // checksums of segments are wanted
 	sign       sharedmem.Signature // of call
 	seq        uint64
 	kernel     reduce.Kernel // nil if nothing is reduced
 	size       int           // bytes of an element
-	in, out    vector        // the user's send buffer and receive buffer
+	in, out    buffer.Vector // the user's send buffer and receive buffer
 	timeline
 }
 
 // begin makes the flow ready to run a call. What the engine needs comes after it.
-func (f *flow) begin(ctx context.Context, e engine, k *Call, in, out vector) error {
-	comm := f.c
+func (f *flow) begin(ctx context.Context, e engine, k *plan.Call, in, out buffer.Vector) error {
+	x := f.x
 	f.engine, f.rendezvous, f.detached = e, nil, false
 	f.begun = trace.Now()
-	comm.times.Begin(f.begun)
+	x.Times.Begin(f.begun)
 	f.step, f.stepBytes = f.begun, 0
 	f.call, f.sign, f.in, f.out = *k, k.Signature(), in, out
 	f.sums = k.Verify || f.journal != nil
-	comm.seq++
-	f.seq = comm.seq
-	comm.announced.Load().Begin(f.seq, f.sign)
+	x.Begin(f.sign)
+	f.seq = x.Seq
 	f.size = k.Type.Size()
 	f.kernel = nil
 	if k.Op.Reduces() {
 		f.kernel = reduce.Lookup(k.Type, k.Reduction)
 	}
-	if err := comm.stopped(ctx); err != nil {
+	if err := x.Stopped(ctx); err != nil {
 		return err
 	}
-	token, err := comm.ring.Begin(ctx)
+	token, err := x.Ring.Begin(ctx)
 	if err != nil {
 		return err
 	}
-	comm.token = token
-	comm.live.Operations++
-	traceStart(f.seq, k)
+	x.Token = token
+	x.Live.Operations++
+	TraceStart(f.seq, k)
 	// Peers may have been first.
-	for _, ch := range comm.every {
+	for _, ch := range x.every {
 		if h := ch.head(); h != nil {
 			if err := f.compare(ch, h); err != nil {
 				return err
 			}
-			comm.times.Came(f.begun)
+			x.Times.Came(f.begun)
 		}
 		if h := ch.oldestRTS(); h != nil {
 			if err := f.compare(ch, h); err != nil {
@@ -128,10 +115,6 @@ const (
 	// busyPolls is how many polls with something to do may pass before cancellation
 	// is looked for: some hundred microseconds.
 	busyPolls = 64
-	// lookAround is how long nothing may move before a rank looks whether the others
-	// are somewhere else, and the pause between two looks: longer than ranks of an
-	// orderly ring are apart, and no time to find a mistake.
-	lookAround = 100 * time.Millisecond
 )
 
 // run drives the flow to its end.
@@ -139,7 +122,10 @@ func (f *flow) run(ctx context.Context) (err error) {
 	var idleSince, lookedAt time.Time
 	defer func() {
 		if err != nil {
-			f.failed(idleSince)
+			if idleSince.IsZero() {
+				idleSince = time.Now()
+			}
+			f.x.Failed(f.place(), idleSince)
 		}
 	}()
 	var look time.Duration
@@ -184,13 +170,13 @@ func (f *flow) run(ctx context.Context) (err error) {
 			moved = moved || did
 		}
 		if moved || posted || worked {
-			f.c.waiter.Reset()
+			f.x.waiter.Reset()
 			idleSince, checked = time.Time{}, false
 			if loops%busyPolls != 0 {
 				continue
 			}
 		}
-		if err := f.c.stopped(ctx); err != nil {
+		if err := f.x.Stopped(ctx); err != nil {
 			return err
 		}
 		if moved || posted || worked {
@@ -201,31 +187,28 @@ func (f *flow) run(ctx context.Context) (err error) {
 			idleSince = idleSince.Add(looked) // this process was stopped, and others had no time meanwhile
 		}
 		lookedAt = now
-		f.c.times.Ran(trace.At(now))
+		f.x.Times.Ran(trace.At(now))
 		idle := now.Sub(idleSince)
 		switch {
 		case idleSince.IsZero():
-			idleSince, look = now, lookAround
-		case idle > f.c.ring.Timeout():
-			p := f.place()
-			return f.c.blamed(fmt.Errorf("%w for %v: %s%s%s", ErrTimeout, f.c.ring.Timeout(), f.engine.progress(), awaitedText(p.Awaits), f.elsewhere()), idleSince)
-		case idle > f.c.ring.Timeout()/2 && !checked:
+			idleSince, look = now, watch.LookAround
+		case idle > f.x.Ring.Timeout():
+			return f.x.Blamed(fmt.Errorf("%w for %v: %s%s%s", sharedmem.ErrTimeout, f.x.Ring.Timeout(), f.engine.progress(), watch.Awaited(f.place()), f.elsewhere()), idleSince)
+		case idle > f.x.Ring.Timeout()/2 && !checked:
 			checked = true
 			if err := f.check(); err != nil {
 				return err
 			}
 		case idle > look:
-			look += lookAround
-			if err := f.c.lookAround(f.sign); err != nil {
+			look += watch.LookAround
+			if err := f.x.Look(f.sign); err != nil {
 				return err
 			}
-			f.c.ring.Waiting(fmt.Sprintf("go on with operation %d", f.seq), f.peers(), idleSince)
-			f.c.note(f.place(), idleSince, longLasts)
-			if err := f.c.stalled(idleSince); err != nil {
+			if err := f.x.Waits(f.place(), idleSince, f.peers()); err != nil {
 				return err
 			}
 		}
-		if err := f.c.waiter.Wait(); err != nil {
+		if err := f.x.waiter.Wait(); err != nil {
 			return fmt.Errorf("wait for completions: %w", err)
 		}
 	}
@@ -235,19 +218,26 @@ func (f *flow) run(ctx context.Context) (err error) {
 		}
 	}
 	if f.detached {
-		f.c.token.Release() // acknowledgements ride behind what is sent next
-	} else if err := f.c.token.End(); err != nil {
+		f.x.Token.Release() // acknowledgements ride behind what is sent next
+	} else if err := f.x.Token.End(); err != nil {
 		return fmt.Errorf("poll: %w", err)
 	}
-	traceEnd(f.seq)
+	TraceEnd(f.seq)
 	return nil
+}
+
+// place is where the operation waits.
+func (f *flow) place() diagnose.Place {
+	p := diagnose.Place{Operation: f.seq}
+	f.engine.where(&p)
+	return p
 }
 
 // isOver is for when nothing is left to post or work.
 func (f *flow) isOver(s state) (did bool, err error) {
 	if s == over && !f.detached {
 		// What peers wait for has nothing left to ride behind.
-		if err := f.c.token.Progress(); err != nil {
+		if err := f.x.Token.Progress(); err != nil {
 			return false, fmt.Errorf("poll: %w", err)
 		}
 	}
@@ -277,7 +267,7 @@ func (f *flow) peers() (ranks []int) {
 
 // elsewhere says what others wait for this rank with, for the error of a wait.
 func (f *flow) elsewhere() string {
-	if a, ok := f.c.ring.Awaited(); ok {
+	if a, ok := f.x.Ring.Awaited(); ok {
 		return fmt.Sprintf("; meanwhile %s", a)
 	}
 	return ""
@@ -304,7 +294,7 @@ func (f *flow) check() error {
 // header returns the header of a position of this operation.
 func (f *flow) header(kind message.Kind, position, length int) message.Header {
 	return message.Header{
-		Kind: kind, Epoch: f.c.ring.Epoch(), Seq: f.seq, Digest: f.sign.Digest, Arg: f.sign.Count, Root: uint32(f.sign.Root), Sender: uint32(f.c.rank),
+		Kind: kind, Epoch: f.x.Ring.Epoch(), Seq: f.seq, Digest: f.sign.Digest, Arg: f.sign.Count, Root: uint32(f.sign.Root), Sender: uint32(f.x.rank),
 		Segment: uint32(position), Length: uint32(length),
 	}
 }
@@ -312,10 +302,10 @@ func (f *flow) header(kind message.Kind, position, length int) message.Header {
 // recordEnd records the operation, which ended or failed, and what is open in it.
 func (f *flow) recordEnd() {
 	end := trace.Now()
-	f.c.times.End(end)
+	f.x.Times.End(end)
 	if f.begun == 0 || end == 0 {
 		return
 	}
 	f.engine.recordOpen(end)
-	recordOperation(f.begun, end, &f.call, f.seq)
+	RecordOperation(f.begun, end, &f.call, f.seq)
 }

@@ -1,5 +1,4 @@
-// Package inquiry asks the other ranks who is at fault, beside an operation that waits.
-package inquiry
+package watch
 
 import (
 	"context"
@@ -9,10 +8,10 @@ import (
 	"ringcli/ring/diagnose"
 )
 
-// Inquiry asks about one wait at a time. But for the answers, it belongs to whoever runs the
+// inquiry asks the other ranks who is at fault, beside an operation that waits: about one wait at a time. But for the answers, it belongs to whoever runs the
 // operation.
-type Inquiry struct {
-	life    context.Context // ends with Close
+type inquiry struct {
+	life    context.Context // ends with close
 	end     context.CancelFunc
 	running sync.WaitGroup
 	answers chan answer // of capacity 1: one is asked at a time
@@ -32,21 +31,21 @@ func (a *answer) of(number uint64, since time.Time) bool {
 	return a.number == number && a.since.Equal(since)
 }
 
-// New makes an inquiry.
-func New() Inquiry {
+// newInquiry makes an inquiry.
+func newInquiry() inquiry {
 	life, end := context.WithCancel(context.Background())
-	return Inquiry{life: life, end: end, answers: make(chan answer, 1)}
+	return inquiry{life: life, end: end, answers: make(chan answer, 1)}
 }
 
-// Close ends what is being asked.
-func (q *Inquiry) Close() {
+// close ends what is being asked.
+func (q *inquiry) close() {
 	q.end()
 	q.running.Wait()
 }
 
-// Take takes an answer if there is one about the wait of an operation since then. It returns
+// take takes an answer if there is one about the wait of an operation since then. It returns
 // what the last two answers about it found: nil where there are not as many.
-func (q *Inquiry) Take(number uint64, since time.Time) (found, before []diagnose.Blame) {
+func (q *inquiry) take(number uint64, since time.Time) (found, before []diagnose.Blame) {
 	if !q.last.of(number, since) {
 		q.last = answer{number: number, since: since}
 	}
@@ -61,8 +60,8 @@ func (q *Inquiry) Take(number uint64, since time.Time) (found, before []diagnose
 	return q.last.found, before
 }
 
-// Ask has the others asked about a wait, unless they are, or were within a pause.
-func (q *Inquiry) Ask(number uint64, since time.Time, pause time.Duration, ask func(context.Context) []diagnose.Blame) {
+// ask has the others asked about a wait, unless they are, or were within a pause.
+func (q *inquiry) ask(number uint64, since time.Time, pause time.Duration, ask func(context.Context) []diagnose.Blame) {
 	if q.asking || time.Since(q.asked) <= pause {
 		return
 	}

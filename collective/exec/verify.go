@@ -1,8 +1,9 @@
-package collective
+package exec
 
 import (
 	"fmt"
 
+	"ringcli/collective/sharedmem"
 	"ringcli/ring"
 	"ringcli/ring/message"
 	"ringcli/verbs/memory"
@@ -16,7 +17,7 @@ import (
 //	writes into place in a message behind the WRITE, which takes the place of its
 //	                  immediate data: a queue pair keeps their order
 //
-// Direct has no segments: a checksum would be made of the very bytes that it is compared
+// plan.Direct has no segments: a checksum would be made of the very bytes that it is compared
 // with.
 
 // CorruptionError says that a segment is not what its sender read from its memory.
@@ -57,7 +58,7 @@ func (f *flow) sumOf(ch *channel, addr uint64, n int) uint32 {
 	}
 	sum := message.Checksum(memory.Bytes(addr, n))
 	if f.journal != nil {
-		f.journal.Note(f.c.rank, ch.edge.Peer, sum, 0, 0, false)
+		f.journal.Note(f.x.rank, ch.edge.Peer, sum, 0, 0, false)
 	}
 	if !f.call.Verify {
 		return 0
@@ -70,13 +71,13 @@ func (f *flow) sumOf(ch *channel, addr uint64, n int) uint32 {
 func (f *flow) sumArrived(ch *channel, data []byte, sum uint32, segment, lo int, gathers bool) error {
 	found := message.Checksum(data)
 	if f.journal != nil {
-		f.journal.Note(ch.edge.Peer, f.c.rank, found, lo, lo+len(data)/f.size, gathers)
+		f.journal.Note(ch.edge.Peer, f.x.rank, found, lo, lo+len(data)/f.size, gathers)
 	}
 	if !f.call.Verify || found == sum {
 		return nil
 	}
 	return &CorruptionError{
-		Edge: ring.Direction{From: ch.edge.Peer, To: f.c.rank}, Doing: f.doing(segment, gathers),
+		Edge: ring.Direction{From: ch.edge.Peer, To: f.x.rank}, Doing: f.doing(segment, gathers),
 		From: uint64(lo * f.size), Bytes: uint64(len(data)), Expected: sum, Found: found,
 	}
 }
@@ -103,9 +104,9 @@ func (p *pass) arrivedNext(data []byte, slotted bool, transfer, lo int) error {
 	default:
 		at := p.landings[p.Processed%len(p.landings)]
 		if at.position != p.Processed {
-			return fmt.Errorf("%w: %s wrote segment %d without a checksum", ErrProtocol, p.left.at(p.Processed), p.Processed)
+			return fmt.Errorf("%w: %s wrote segment %d without a checksum", sharedmem.ErrProtocol, p.left.at(p.Processed), p.Processed)
 		}
 		sum = at.sum
 	}
-	return p.sumArrived(p.left.at(p.Processed), data, sum, p.Processed, lo, !p.call.Op.Reduces() || transfer >= p.c.size-1)
+	return p.sumArrived(p.left.at(p.Processed), data, sum, p.Processed, lo, !p.call.Op.Reduces() || transfer >= p.x.size-1)
 }

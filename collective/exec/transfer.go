@@ -1,10 +1,11 @@
-package collective
+package exec
 
 import (
 	"fmt"
 
 	"ringcli/collective/plan"
 	"ringcli/collective/program"
+	"ringcli/collective/sharedmem"
 	"ringcli/collective/turns"
 	"ringcli/ring"
 	"ringcli/trace"
@@ -31,9 +32,9 @@ func (p *pass) received(transfer, lo, n int) (data []byte, ok bool, err error) {
 	}
 	if h.Seq != p.seq || int(h.Segment) != p.Processed || h.Length != uint32(n) {
 		return nil, false, fmt.Errorf("%w: rank %d, the left neighbour, sent operation %d, segment %d of %d bytes: expected operation %d, segment %d of %d",
-			ErrProtocol, ch.edge.Peer, h.Seq, h.Segment, h.Length, p.seq, p.Processed, n)
+			sharedmem.ErrProtocol, ch.edge.Peer, h.Seq, h.Segment, h.Length, p.seq, p.Processed, n)
 	}
-	if p.call.Protocol == ReceiverInitiated {
+	if p.call.Protocol == plan.ReceiverInitiated {
 		p.owners[transfer] = remote{h.Addr, h.RKey}
 	}
 	return ch.payload(n), true, nil
@@ -54,9 +55,9 @@ func (p *pass) resultWritten(ch *channel, position int) error {
 	}
 	if ch != from || position != next || own < 0 || own >= p.Posted {
 		return fmt.Errorf("%w: %s wrote segment %d into place: expected segment %d of %d from %s, and its slot to be free by it",
-			ErrProtocol, ch, position, next, p.Incoming, from)
+			sharedmem.ErrProtocol, ch, position, next, p.Incoming, from)
 	}
-	p.receives[next%MaxDepth] = p.now
+	p.receives[next%plan.MaxDepth] = p.now
 	p.landed(ch)
 	to := p.right.at(own)
 	for p.seek(&p.emptied, to.number(), true) <= own {
@@ -85,7 +86,7 @@ func (p *pass) seek(c *turns.Counter, channel int, slotted bool) int {
 func (p *pass) credit() error {
 	ch := p.owing
 	p.owing = nil
-	if ch == nil || p.call.Protocol == ReceiverInitiated || ch.taken%plan.CreditBatch(ch.slots) != 0 {
+	if ch == nil || p.call.Protocol == plan.ReceiverInitiated || ch.taken%plan.CreditBatch(ch.slots) != 0 {
 		return nil
 	}
 	h := p.header(kindCredit, 0, 0)
@@ -93,7 +94,7 @@ func (p *pass) credit() error {
 	if err := ch.send(&h); err != nil {
 		return err
 	}
-	p.c.live.Credits++
+	p.x.Live.Credits++
 	return nil
 }
 
@@ -102,13 +103,13 @@ func (p *pass) post() (bool, error) {
 	before := p.Posted + p.Announced + p.Granted
 	var err error
 	switch p.call.Protocol {
-	case Eager, ReceiverInitiated:
+	case plan.Eager, plan.ReceiverInitiated:
 		err = p.postSlots()
-	case RendezvousWrite:
+	case plan.RendezvousWrite:
 		if err = p.postWrites(); err == nil {
 			err = p.announce(p.Ahead, false)
 		}
-	case RendezvousRead:
+	case plan.RendezvousRead:
 		if err = p.announce(p.Ahead, true); err == nil {
 			p.Posted = p.Announced
 		}
@@ -134,13 +135,13 @@ func (p *pass) source(position int) (addr uint64, lkey, rkey uint32, n int) {
 	case st.Do == program.RecvReduceSend:
 		addr = p.partialBase + p.PartialsPosted%p.Partials*p.stagingStride
 		p.PartialsPosted++
-		return addr, p.staging.keys.LKey(e.Device()), p.staging.keys.RKey(e.Device()), n
+		return addr, p.staging.Keys.LKey(e.Device()), p.staging.Keys.RKey(e.Device()), n
 	case n == 0:
-		return p.partialBase, p.staging.keys.LKey(e.Device()), p.staging.keys.RKey(e.Device()), 0
+		return p.partialBase, p.staging.Keys.LKey(e.Device()), p.staging.Keys.RKey(e.Device()), 0
 	case st.Do == program.Send:
 		v = &p.in
 	}
-	return v.base + uint64(lo*p.size), v.keys.LKey(e.Device()), v.keys.RKey(e.Device()), n
+	return v.Base + uint64(lo*p.size), v.Keys.LKey(e.Device()), v.Keys.RKey(e.Device()), n
 }
 
 // landing returns the memory that a rendezvous puts a segment into: a staging
@@ -148,9 +149,9 @@ func (p *pass) source(position int) (addr uint64, lkey, rkey uint32, n int) {
 func (p *pass) landing(position int, st program.Step, lo, n int) (addr uint64, lkey, rkey uint32) {
 	e := p.left.at(position).edge
 	if st.Do&program.DoReduce != 0 || n == 0 {
-		return p.staging.base + uint64(position%p.Depth)*p.stagingStride, p.staging.keys.LKey(e.Device()), p.staging.keys.RKey(e.Device())
+		return p.staging.Base + uint64(position%p.Depth)*p.stagingStride, p.staging.Keys.LKey(e.Device()), p.staging.Keys.RKey(e.Device())
 	}
-	return p.out.base + uint64(lo*p.size), p.out.keys.LKey(e.Device()), p.out.keys.RKey(e.Device())
+	return p.out.Base + uint64(lo*p.size), p.out.Keys.LKey(e.Device()), p.out.Keys.RKey(e.Device())
 }
 
 // maySend tells whether the next position may be posted to the right.
@@ -178,18 +179,18 @@ func (p *pass) postSlots() error {
 		h := p.header(kindSlot, p.Posted, n)
 		h.Sum = p.sumOf(r, addr, n)
 		switch {
-		case p.call.Protocol == Eager:
+		case p.call.Protocol == plan.Eager:
 		case transfer == 0:
-			h.Addr, h.RKey = p.out.base, p.out.keys.RKey(p.left[0].edge.Device())
+			h.Addr, h.RKey = p.out.Base, p.out.Keys.RKey(p.left[0].edge.Device())
 		default:
 			h.Addr, h.RKey = p.owners[transfer-1].addr, p.owners[transfer-1].rkey
 		}
-		p.sends[p.Posted%MaxDepth] = trace.Now()
+		p.sends[p.Posted%plan.MaxDepth] = trace.Now()
 		if err := r.fill(&h, addr, n, lkey); err != nil {
 			return err
 		}
 		p.Posted++
-		p.c.live.EagerWrites++
+		p.x.Live.EagerWrites++
 	}
 	return nil
 }
@@ -208,7 +209,7 @@ func (p *pass) writeTo(to remote) error {
 	r := p.right.at(p.Posted)
 	addr, lkey, _, n := p.source(p.Posted)
 	r.sges[0] = verbs.SGE{Addr: addr, Length: uint32(n), LKey: lkey}
-	p.sends[p.Posted%MaxDepth] = trace.Now()
+	p.sends[p.Posted%plan.MaxDepth] = trace.Now()
 	wr := verbs.WorkRequest{
 		ID: ring.WRID(r.edge.ID, wrWrite, uint64(p.Posted)), Opcode: verbs.OpWriteImm, Imm: immDirect | uint32(p.Posted),
 		RemoteAddr: to.addr, RKey: to.rkey,
@@ -227,7 +228,7 @@ func (p *pass) writeTo(to remote) error {
 		}
 	}
 	p.Posted++
-	p.c.live.Writes++
+	p.x.Live.Writes++
 	return nil
 }
 
@@ -246,13 +247,13 @@ func (p *pass) announce(window int, address bool) error {
 			var n int
 			h.Addr, _, h.RKey, n = p.source(p.Announced)
 			h.Sum = p.sumOf(r, h.Addr, n)
-			p.sends[p.Announced%MaxDepth] = trace.Now()
+			p.sends[p.Announced%plan.MaxDepth] = trace.Now()
 		}
 		if err := r.send(&h); err != nil {
 			return err
 		}
 		p.Announced++
-		p.c.live.RTS++
+		p.x.Live.RTS++
 	}
 	return nil
 }
@@ -272,16 +273,16 @@ func (p *pass) grant() error {
 		n := (hi - lo) * p.size
 		if int(h.Segment) != p.Granted || h.Length != uint32(n) {
 			return fmt.Errorf("%w: RTS from rank %d, the left neighbour, for segment %d of %d bytes: expected segment %d of %d bytes",
-				ErrProtocol, ch.edge.Peer, h.Segment, h.Length, p.Granted, n)
+				sharedmem.ErrProtocol, ch.edge.Peer, h.Segment, h.Length, p.Granted, n)
 		}
 		addr, lkey, rkey := p.landing(p.Granted, st, lo, n)
 		var err error
-		p.receives[p.Granted%MaxDepth] = trace.Now()
-		if p.call.Protocol == RendezvousWrite {
+		p.receives[p.Granted%plan.MaxDepth] = trace.Now()
+		if p.call.Protocol == plan.RendezvousWrite {
 			reply := p.header(kindCTS, p.Granted, n)
 			reply.Addr, reply.RKey = addr, rkey
 			err = ch.send(&reply)
-			p.c.live.CTS++
+			p.x.Live.CTS++
 		} else {
 			ch.sges[0] = verbs.SGE{Addr: addr, Length: uint32(n), LKey: lkey}
 			err = ch.post(verbs.WorkRequest{
@@ -289,7 +290,7 @@ func (p *pass) grant() error {
 			}, pieces(1, n))
 			p.landings.put(p.Granted, h.Sum)
 			p.reading++
-			p.c.live.Reads++
+			p.x.Live.Reads++
 		}
 		if err != nil {
 			return err
@@ -309,6 +310,6 @@ func (p *pass) read(ch *channel) error {
 	if err := ch.send(&h); err != nil {
 		return err
 	}
-	p.c.live.FIN++
+	p.x.Live.FIN++
 	return nil
 }

@@ -1,4 +1,4 @@
-package collective
+package exec
 
 import (
 	"context"
@@ -6,6 +6,7 @@ import (
 
 	"ringcli/collective/reduce"
 	"ringcli/collective/script"
+	"ringcli/collective/sharedmem"
 	"ringcli/ring/device"
 	"ringcli/ring/diagnose"
 	"ringcli/trace"
@@ -19,32 +20,16 @@ import (
 // the order of the groups at both ends.
 type scriptRun struct {
 	*flow
-	*role
+	*Role
 	script.Walk
 	ctx       context.Context
-	prepared  *prepared
+	job       *Job
 	processed int // segments received and worked
 
 	memory   uint64      // of the partial results
 	keys     device.Keys // of memory
 	stride   uint64      // bytes of one group's
 	areaBase []uint64    // where in that each area begins
-}
-
-// role is a script with the channels that its moves use.
-type role struct {
-	script.Script
-	at   []*channel // by move; nil where there is no message
-	used []*channel
-}
-
-// roleKey says what a role is of; root is 0 where there is none.
-type roleKey struct {
-	algorithm Algorithm
-	op        Operation
-	root      int
-	halved    bool
-	between   bool
 }
 
 // flight is a WRITE that was posted to a peer.
@@ -64,10 +49,10 @@ type stream struct {
 }
 
 // start makes the run ready to run a call.
-func (x *scriptRun) start(ctx context.Context, p *prepared) error {
-	k, in, out, r := &p.call, p.inside.in, p.inside.out, p.role
-	x.ctx, x.prepared, x.role, x.processed = ctx, p, r, 0
-	x.SetOut(&r.Script, k.Count, k.Segment/k.Type.Size(), k.Depth, in.base == out.base)
+func (x *scriptRun) start(ctx context.Context, j *Job) error {
+	k, in, out, r := &j.Call, j.ScriptIn, j.ScriptOut, j.Role
+	x.ctx, x.job, x.Role, x.processed = ctx, j, r, 0
+	x.SetOut(&r.Script, k.Count, k.Segment/k.Type.Size(), k.Depth, in.Base == out.Base)
 	for _, ch := range r.used {
 		ch.stream.posted, ch.stream.sent, ch.stream.took = 0, 0, 0
 	}
@@ -83,24 +68,32 @@ func (x *scriptRun) start(ctx context.Context, p *prepared) error {
 		x.areaBase = append(x.areaBase, x.stride)
 		x.stride += uint64(x.Room(area)*x.size+line-1) / line * line
 	}
-	staging, err := x.c.grow(&x.c.staging, max(1, x.stride*uint64(min(x.Depth, x.Groups))))
+	staging, err := x.x.buffers.Grow(&x.x.staging, max(1, x.stride*uint64(min(x.Depth, x.Groups))))
 	if err != nil {
 		return err
 	}
-	x.memory, x.keys = staging.addr, staging.reg.Keys()
+	x.memory, x.keys = staging.Addr(), staging.Vector().Keys
 	return nil
 }
 
 // behind does what follows in the memory of this host. What was sent may not have come yet.
 func (x *scriptRun) behind() (bool, error) {
-	stage := &x.prepared.inside.behind
-	if !stage.does {
+	if x.job.Behind == nil {
 		return false, nil
 	}
-	if err := x.c.token.Progress(); err != nil {
+	if err := x.x.Token.Progress(); err != nil {
 		return false, fmt.Errorf("poll: %w", err)
 	}
-	return true, x.c.within.perform(x.ctx, x.prepared, stage)
+	return true, x.perform(x.job.Behind)
+}
+
+// perform performs what the ranks of this host do in its memory.
+func (x *scriptRun) perform(s Stage) (err error) {
+	if s == nil {
+		return nil
+	}
+	x.step, err = s.Perform(x.ctx, x.step)
+	return err
 }
 
 // state is done when all groups are through, and the peers have what was written, unless it is
@@ -126,9 +119,9 @@ func (x *scriptRun) state() state {
 func (x *scriptRun) addr(p script.Operand, area, g int, m *script.Move, piece, from int) (addr uint64, keys *device.Keys) {
 	switch p {
 	case script.OperandInput:
-		return x.in.base + uint64(from*x.size), &x.in.keys
+		return x.in.Base + uint64(from*x.size), &x.in.Keys
 	case script.OperandOutput:
-		return x.out.base + uint64(from*x.size), &x.out.keys
+		return x.out.Base + uint64(from*x.size), &x.out.Keys
 	}
 	offset := x.areaBase[area] + uint64(x.Offset(x.Areas[area], m.Lo, piece, from)*x.size)
 	return x.memory + uint64(g%x.Depth)*x.stride + offset, &x.keys
@@ -167,8 +160,8 @@ func (x *scriptRun) send(g int, q *script.Group, m *script.Move, ch *channel) er
 		ch.told = ch.taken
 		ch.stream.posted++
 		ch.stream.sent++
-		x.c.live.EagerWrites++
-		x.c.live.Sent += uint64(n)
+		x.x.Live.EagerWrites++
+		x.x.Live.Sent += uint64(n)
 		return nil
 	}
 	ch.stream.flights[ch.stream.posted%len(ch.stream.flights)] = flight{begun: trace.Now(), group: g, bytes: n}
@@ -178,7 +171,7 @@ func (x *scriptRun) send(g int, q *script.Group, m *script.Move, ch *channel) er
 	ch.told = ch.taken
 	ch.stream.posted++
 	q.Flying++
-	x.c.live.EagerWrites++
+	x.x.Live.EagerWrites++
 	return nil
 }
 
@@ -189,7 +182,7 @@ func (x *scriptRun) delivered(ch *channel) {
 	f := &s.flights[s.sent%len(s.flights)]
 	sendSpan.SpanAt(f.begun, x.now, x.seq, uint64(s.sent), uint64(f.bytes), uint64(ch.edge.Peer))
 	ch.out.Add(f.begun, x.now)
-	x.c.live.Sent += uint64(f.bytes)
+	x.x.Live.Sent += uint64(f.bytes)
 	x.Group(f.group).Flying--
 	s.sent++
 }
@@ -218,7 +211,7 @@ func (x *scriptRun) workOn(g int, q *script.Group, m *script.Move) (bool, error)
 		if data, err = x.received(ch, n); data == nil || err != nil {
 			return false, err
 		}
-		if corrupt := x.c.options.Corrupt; corrupt != nil {
+		if corrupt := x.x.corrupt; corrupt != nil {
 			corrupt(x.call.Op, x.processed, data)
 		}
 		if x.sums {
@@ -226,7 +219,7 @@ func (x *scriptRun) workOn(g int, q *script.Group, m *script.Move) (bool, error)
 				return false, err
 			}
 		}
-		x.c.live.Received += uint64(n)
+		x.x.Live.Received += uint64(n)
 	}
 	if x.now == 0 {
 		x.now = trace.Now()
@@ -249,7 +242,7 @@ func (x *scriptRun) received(ch *channel, n int) ([]byte, error) {
 	}
 	if int(h.Segment) != ch.stream.took || h.Length != uint32(n) {
 		return nil, fmt.Errorf("%w: %s sent message %d of operation %d, of %d bytes: expected message %d of %d",
-			ErrProtocol, ch, h.Segment, h.Seq, h.Length, ch.stream.took, n)
+			sharedmem.ErrProtocol, ch, h.Segment, h.Seq, h.Length, ch.stream.took, n)
 	}
 	return ch.payload(n), nil
 }
@@ -263,12 +256,12 @@ func (x *scriptRun) take(ch *channel) error {
 		return nil
 	}
 	h := x.header(kindCredit, 0, 0)
-	h.Addr, h.RKey = ch.taken, x.c.nonce
+	h.Addr, h.RKey = ch.taken, x.x.Nonce
 	if err := ch.send(&h); err != nil {
 		return err
 	}
 	ch.told = ch.taken
-	x.c.live.Credits++
+	x.x.Live.Credits++
 	return nil
 }
 
@@ -283,23 +276,23 @@ func (x *scriptRun) apply(m *script.Move, data []byte, g, piece, from, n int) {
 	case script.MoveReduce:
 		x.kernel(result, data, at(m.From, m.Area))
 	case script.MoveReduceOwn:
-		x.kernel(result, at(m.From, m.Area), x.in.bytes(from, n, x.size))
+		x.kernel(result, at(m.From, m.Area), x.in.Bytes(from, n, x.size))
 	case script.MoveOutput:
 		copy(result, at(m.From, m.Area))
-		x.c.live.CopiedOwn += uint64(n)
+		x.x.Live.CopiedOwn += uint64(n)
 		return
 	default:
 		copy(result, data)
-		x.c.live.CopiedAllGather += uint64(n)
+		x.x.Live.CopiedAllGather += uint64(n)
 		return
 	}
 	if m.Last {
-		reduce.Finish(x.call.Type, x.call.Reduction, x.c.size, result)
+		reduce.Finish(x.call.Type, x.call.Reduction, x.x.size, result)
 	}
-	x.c.live.Reductions++
+	x.x.Live.Reductions++
 	for _, ch := range x.used {
 		if ch.stream.posted > ch.stream.sent {
-			x.c.live.Overlapped++
+			x.x.Live.Overlapped++
 			break
 		}
 	}
@@ -354,7 +347,7 @@ func (x *scriptRun) recordWork(ch *channel, m *script.Move, begun trace.Stamp, n
 	}
 	end := trace.Now()
 	x.now = end
-	x.c.times.Reduced(begun, end)
+	x.x.Times.Reduced(begun, end)
 	if ch == nil {
 		reduceSpan.SpanAt(begun, end, x.seq, uint64(x.processed), uint64(n), 0)
 	} else {

@@ -1,4 +1,4 @@
-package collective
+package exec
 
 import (
 	"context"
@@ -13,18 +13,18 @@ import (
 
 // poll takes completions and acts on them.
 func (f *flow) poll() (bool, error) {
-	c := f.c
-	n, err := c.token.Poll(c.completions[:])
+	x := f.x
+	n, err := x.Token.Poll(x.completions[:])
 	if err != nil {
 		return false, fmt.Errorf("poll: %w", err)
 	}
 	if n > 0 {
 		f.now = trace.Now()
-		c.times.Ran(f.now)
+		x.Times.Ran(f.now)
 	}
 	moved := false
 	for i := range n {
-		wc := &c.completions[i]
+		wc := &x.completions[i]
 		if err := f.complete(wc); err != nil {
 			return false, err
 		}
@@ -32,7 +32,7 @@ func (f *flow) poll() (bool, error) {
 		switch kind {
 		case wrCheck: // that a device answers is no progress
 		case wrDetached: // nor is it what an earlier operation has left
-			moved = moved || c.channelAt(id).flights[value].seq == f.seq
+			moved = moved || x.channelAt(id).flights[value].seq == f.seq
 		default:
 			moved = true
 		}
@@ -43,11 +43,11 @@ func (f *flow) poll() (bool, error) {
 func (f *flow) complete(wc *verbs.Completion) error {
 	id, kind, value := ring.ParseWRID(wc.ID)
 	if wc.Status != verbs.Success {
-		return f.c.ring.CompletionError(wc)
+		return f.x.Ring.CompletionError(wc)
 	}
-	ch := f.c.channelAt(id)
+	ch := f.x.channelAt(id)
 	if ch == nil {
-		return f.without(f.c.ring.Edge(id), wc)
+		return f.without(f.x.Ring.Edge(id), wc)
 	}
 	switch kind {
 	case ring.WRRecv:
@@ -59,7 +59,7 @@ func (f *flow) complete(wc *verbs.Completion) error {
 			switch {
 			case ring.StalePing(msg): // it is dropped
 			case id.First() == ring.Left.Edge() && message.KindOf(msg) == message.Ping:
-				f.c.token.Defer(*wc) // the neighbour is done here, and pings all ranks
+				f.x.Token.Defer(*wc) // the neighbour is done here, and pings all ranks
 				return nil
 			default:
 				err = f.message(ch, msg)
@@ -85,11 +85,11 @@ func (f *flow) complete(wc *verbs.Completion) error {
 	case wrRead:
 		ch.edge.Outstanding--
 		if f.rendezvous == nil {
-			return fmt.Errorf("%w: a READ completed that was not posted", ErrProtocol)
+			return fmt.Errorf("%w: a READ completed that was not posted", sharedmem.ErrProtocol)
 		}
 		return f.rendezvous.read(ch)
 	}
-	return fmt.Errorf("%w: a completion of unknown kind %d", ErrProtocol, kind)
+	return fmt.Errorf("%w: a completion of unknown kind %d", sharedmem.ErrProtocol, kind)
 }
 
 // without acts on a completion of an edge that has no channel here yet.
@@ -100,35 +100,35 @@ func (f *flow) without(e *ring.Edge, wc *verbs.Completion) error {
 	case kind == ring.WRRecv && wc.Opcode == verbs.WCRecv:
 		return e.Repost(value) // a credit to an earlier Comm; see channel.told
 	case kind == ring.WRRecv:
-		f.c.token.Defer(*wc) // the peer is ahead, in the operation that makes the channel here
+		f.x.Token.Defer(*wc) // the peer is ahead, in the operation that makes the channel here
 		return nil
 	case kind == ring.WRMessage || kind == wrCheck:
 		e.Outstanding-- // an earlier Comm's credit, or what it asked the device
 		return nil
 	}
-	return fmt.Errorf("%w: a completion of an edge that is not there: side %d", ErrProtocol, id)
+	return fmt.Errorf("%w: a completion of an edge that is not there: side %d", sharedmem.ErrProtocol, id)
 }
 
 // drain waits until the peer has what operations have left under way to it, unless
 // the ring fails: then nobody misses it. It needs the lock.
-func (c *Comm) drain(ch *channel) {
-	if c.failure != nil {
+func (x *Executor) drain(ch *channel) {
+	if x.Ring.Failed() {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), c.ring.Timeout())
+	ctx, cancel := context.WithTimeout(context.Background(), x.Ring.Timeout())
 	defer cancel()
-	token, err := c.ring.Begin(ctx)
+	token, err := x.Ring.Begin(ctx)
 	if err != nil {
 		return
 	}
-	c.waiter.Reset()
-	for ch.detached > 0 && c.stopped(ctx) == nil {
-		n, err := token.Poll(c.completions[:])
+	x.waiter.Reset()
+	for ch.detached > 0 && x.Stopped(ctx) == nil {
+		n, err := token.Poll(x.completions[:])
 		if err != nil {
 			break
 		}
 		for i := range n {
-			wc := &c.completions[i]
+			wc := &x.completions[i]
 			id, kind, value := ring.ParseWRID(wc.ID)
 			switch {
 			case kind != wrDetached:
@@ -136,10 +136,10 @@ func (c *Comm) drain(ch *channel) {
 			case wc.Status != verbs.Success:
 				ch.detached = 0
 			default:
-				c.channelAt(id).attach(value, 0)
+				x.channelAt(id).attach(value, 0)
 			}
 		}
-		if n == 0 && c.waiter.Wait() != nil {
+		if n == 0 && x.waiter.Wait() != nil {
 			break
 		}
 	}
@@ -150,25 +150,25 @@ func (c *Comm) drain(ch *channel) {
 // none of this operation's business.
 func (f *flow) compare(ch *channel, h *message.Header) error {
 	switch {
-	case h.Epoch != f.c.ring.Epoch():
-		return fmt.Errorf("%w: %s wrote a segment of epoch %d of the ring: expected %d", ErrProtocol, ch, h.Epoch, f.c.ring.Epoch())
+	case h.Epoch != f.x.Ring.Epoch():
+		return fmt.Errorf("%w: %s wrote a segment of epoch %d of the ring: expected %d", sharedmem.ErrProtocol, ch, h.Epoch, f.x.Ring.Epoch())
 	case h.Seq < f.seq:
-		return fmt.Errorf("%w: %s sent a segment of operation %d during operation %d", ErrProtocol, ch, h.Seq, f.seq)
+		return fmt.Errorf("%w: %s sent a segment of operation %d during operation %d", sharedmem.ErrProtocol, ch, h.Seq, f.seq)
 	case h.Seq == f.seq && signatureOf(h) != f.sign:
-		return f.c.disagreement(f.sign, ch.edge.Peer, signatureOf(h))
+		return f.x.Disagreement(f.sign, ch.edge.Peer, signatureOf(h))
 	}
 	return nil
 }
 
 // written acts on a WRITE_WITH_IMM by a peer.
 func (f *flow) written(ch *channel, imm uint32) error {
-	if ch.edge.Side == ring.Right && f.c.size > 2 {
-		return fmt.Errorf("%w: %s wrote data, which flows to the right only", ErrProtocol, ch)
+	if ch.edge.Side == ring.Right && f.x.size > 2 {
+		return fmt.Errorf("%w: %s wrote data, which flows to the right only", sharedmem.ErrProtocol, ch)
 	}
-	f.c.times.Came(f.now)
+	f.x.Times.Came(f.now)
 	if imm&immDirect != 0 {
 		if f.rendezvous == nil || f.call.Verify {
-			return fmt.Errorf("%w: %s wrote segment %d into place without its checksum: expected that behind it, or messages in slots", ErrProtocol, ch, imm&^immDirect)
+			return fmt.Errorf("%w: %s wrote segment %d into place without its checksum: expected that behind it, or messages in slots", sharedmem.ErrProtocol, ch, imm&^immDirect)
 		}
 		return f.rendezvous.wroteInPlace(ch, int(imm&^immDirect))
 	}
@@ -186,11 +186,11 @@ func (f *flow) written(ch *channel, imm uint32) error {
 func (f *flow) message(ch *channel, b []byte) error {
 	var h message.Header
 	if !h.Decode(b) {
-		return fmt.Errorf("%w: %d bytes from %s are no message", ErrProtocol, len(b), ch)
+		return fmt.Errorf("%w: %d bytes from %s are no message", sharedmem.ErrProtocol, len(b), ch)
 	}
 	recordMessage(&receivedMessage, &h, ch.edge.Peer)
-	if h.Epoch != f.c.ring.Epoch() {
-		f.c.ring.DropStale(&h, ch.edge.Peer)
+	if h.Epoch != f.x.Ring.Epoch() {
+		f.x.Ring.DropStale(&h, ch.edge.Peer)
 		return nil
 	}
 	switch {
@@ -198,9 +198,9 @@ func (f *flow) message(ch *channel, b []byte) error {
 		if err := f.compare(ch, &h); err != nil {
 			return err
 		}
-		f.c.times.Came(f.now)
+		f.x.Times.Came(f.now)
 		return ch.addRTS(h)
-	case h.Kind == kindCredit && ch.edge.Side == ring.Mesh && h.RKey != f.c.nonce:
+	case h.Kind == kindCredit && ch.edge.Side == ring.Mesh && h.RKey != f.x.Nonce:
 		return nil // to an earlier Comm
 	case h.Kind == kindCredit:
 		return ch.release(h.Addr)
@@ -210,7 +210,7 @@ func (f *flow) message(ch *channel, b []byte) error {
 		return nil
 	}
 	return fmt.Errorf("%w: %s of epoch %d, operation %d, segment %d from %s has no place in epoch %d, operation %d",
-		ErrProtocol, h.Kind, h.Epoch, h.Seq, h.Segment, ch, f.c.ring.Epoch(), f.seq)
+		sharedmem.ErrProtocol, h.Kind, h.Epoch, h.Seq, h.Segment, ch, f.x.Ring.Epoch(), f.seq)
 }
 
 // signatureOf returns what a header says of its operation.

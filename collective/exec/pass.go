@@ -1,4 +1,4 @@
-package collective
+package exec
 
 import (
 	"context"
@@ -6,9 +6,11 @@ import (
 	"log/slog"
 	"slices"
 
+	"ringcli/collective/buffer"
 	"ringcli/collective/plan"
 	"ringcli/collective/program"
 	"ringcli/collective/reduce"
+	"ringcli/collective/sharedmem"
 	"ringcli/collective/turns"
 	"ringcli/ring"
 	"ringcli/ring/diagnose"
@@ -31,13 +33,13 @@ type pass struct {
 
 	owing *channel // whose slot was emptied, until what follows from that is posted
 
-	clearance                  [2 * MaxDepth]remote
-	staging                    vector // landings, as many as depth, then the partial results
-	partialBase, stagingStride uint64 // address; bytes of one buffer
+	clearance                  [2 * plan.MaxDepth]remote
+	staging                    buffer.Vector // landings, as many as depth, then the partial results
+	partialBase, stagingStride uint64        // address; bytes of one buffer
 
-	landings    sums                  // of segments that lie in their places, if they are verified
-	sends       [MaxDepth]trace.Stamp // by position: when they were posted
-	receives    [MaxDepth]trace.Stamp // by position; of slots the channel keeps them
+	landings    sums                       // of segments that lie in their places, if they are verified
+	sends       [plan.MaxDepth]trace.Stamp // by position: when they were posted
+	receives    [plan.MaxDepth]trace.Stamp // by position; of slots the channel keeps them
 	phaseLogged bool
 }
 
@@ -47,30 +49,30 @@ type remote struct {
 	rkey uint32
 }
 
-func (p *pass) init(c *Comm) {
-	p.flow = &c.flow
-	p.left, p.right = c.channels[ring.Left].turns, c.channels[ring.Right].turns
+func (p *pass) init(x *Executor) {
+	p.flow = &x.flow
+	p.left, p.right = x.channels[ring.Left].turns, x.channels[ring.Right].turns
 	for _, ch := range p.left {
 		ch.rts = make([]message.Header, maxRTS)
 	}
 	p.both = [2]ends{p.left, p.right}
 	p.all = slices.Concat(p.left, p.right)
-	p.Program = program.Program{Rank: c.rank, Size: c.size, Steps: make([]program.Step, 0, 2*c.size)}
+	p.Program = program.Program{Rank: x.rank, Size: x.size, Steps: make([]program.Step, 0, 2*x.size)}
 }
 
 // start makes the pass ready to run a call.
-func (p *pass) start(ctx context.Context, k *Call, in, out vector, fill func(*program.Program)) error {
-	comm := p.c
+func (p *pass) start(ctx context.Context, k *plan.Call, in, out buffer.Vector, fill func(*program.Program)) error {
+	x := p.x
 	k.LayOut(&p.Counts, fill)
 	p.reading, p.owing, p.phaseLogged = 0, nil, false
 	p.left, p.right = p.both[0], p.both[1]
-	if k.Protocol == ReceiverInitiated && comm.size == 2 {
+	if k.Protocol == plan.ReceiverInitiated && x.size == 2 {
 		// Both directions on one queue pair: what acknowledges rides behind data.
-		p.left = p.both[1-comm.rank]
+		p.left = p.both[1-x.rank]
 		p.right = p.left
 	}
-	if k.Verify && k.Protocol != Eager {
-		p.landings.room(comm.size, k.Depth)
+	if k.Verify && k.Protocol != plan.Eager {
+		p.landings.room(x.size, k.Depth)
 	}
 	for _, c := range []*turns.Counter{&p.from, &p.cts, &p.to, &p.emptied} {
 		c.Reset(len(p.left))
@@ -83,12 +85,12 @@ func (p *pass) start(ctx context.Context, k *Call, in, out vector, fill func(*pr
 	}
 	p.uses, p.rendezvous = p.all, p
 	p.stagingStride = (uint64(k.Segment) + 63) / 64 * 64
-	staging, err := comm.grow(&comm.staging, (uint64(k.Depth)+p.Partials)*p.stagingStride)
+	staging, err := x.buffers.Grow(&x.staging, (uint64(k.Depth)+p.Partials)*p.stagingStride)
 	if err != nil {
 		return err
 	}
-	p.staging = vector{base: staging.addr, keys: staging.reg.Keys()}
-	p.partialBase = staging.addr + uint64(k.Depth)*p.stagingStride
+	p.staging = staging.Vector()
+	p.partialBase = staging.Addr() + uint64(k.Depth)*p.stagingStride
 	return nil
 }
 
@@ -99,7 +101,7 @@ func (p *pass) state() state {
 	switch {
 	case !p.Through():
 		return running
-	case p.Sent == p.Outgoing && left.idle() && right.idle() && (p.call.Protocol == ReceiverInitiated || right.credited()):
+	case p.Sent == p.Outgoing && left.idle() && right.idle() && (p.call.Protocol == plan.ReceiverInitiated || right.credited()):
 		return done
 	}
 	return over
@@ -128,7 +130,7 @@ func (p *pass) where(place *diagnose.Place) {
 		place.Gave = append(place.Gave, diagnose.Given{To: to, Item: item, Count: count})
 	}
 	came := max(p.Arrived, p.left.next(p.Processed))
-	read, write := p.call.Protocol == RendezvousRead, p.call.Protocol == RendezvousWrite
+	read, write := p.call.Protocol == plan.RendezvousRead, p.call.Protocol == plan.RendezvousWrite
 	switch {
 	case p.Processed >= p.Incoming:
 	case p.Granted > p.Arrived && read:
@@ -151,9 +153,9 @@ func (p *pass) where(place *diagnose.Place) {
 		await(right, diagnose.CTS, p.Cleared, fmt.Sprintf("the CTS of segment %d", p.Cleared))
 	}
 	switch p.call.Protocol {
-	case ReceiverInitiated:
+	case plan.ReceiverInitiated:
 		gave(right, diagnose.Data, p.Posted)
-	case Eager:
+	case plan.Eager:
 		gave(right, diagnose.Data, p.Posted)
 		gave(left, diagnose.Credit, p.left.credits())
 		if !p.right.credited() {
@@ -162,11 +164,11 @@ func (p *pass) where(place *diagnose.Place) {
 				From: right, Item: diagnose.Credit, Number: freed, Segment: -1, What: fmt.Sprintf("credits for %d slots", filled-freed),
 			})
 		}
-	case RendezvousWrite:
+	case plan.RendezvousWrite:
 		gave(right, diagnose.RTS, p.Announced)
 		gave(right, diagnose.Data, p.Posted)
 		gave(left, diagnose.CTS, p.Granted)
-	case RendezvousRead:
+	case plan.RendezvousRead:
 		gave(right, diagnose.RTS, p.Announced)
 		gave(left, diagnose.FIN, p.Arrived)
 	}
@@ -175,12 +177,12 @@ func (p *pass) where(place *diagnose.Place) {
 
 // wroteInPlace notes that the left neighbour wrote a segment into its place.
 func (p *pass) wroteInPlace(ch *channel, position int) error {
-	if p.call.Protocol == ReceiverInitiated {
+	if p.call.Protocol == plan.ReceiverInitiated {
 		return p.resultWritten(ch, position)
 	}
 	if next := p.left.at(position); ch != next || position != p.from.Next(ch.number()) || position >= p.Granted {
 		return fmt.Errorf("%w: %s wrote segment %d into place: expected %d of %d that %s was cleared for",
-			ErrProtocol, ch, position, p.from.Next(next.number()), p.Granted, next)
+			sharedmem.ErrProtocol, ch, position, p.from.Next(next.number()), p.Granted, next)
 	}
 	p.landed(ch)
 	return nil
@@ -209,11 +211,11 @@ func (p *pass) answered(ch *channel, h message.Header) bool {
 func (p *pass) delivered(ch *channel) {
 	position := p.to.Next(ch.number())
 	n := uint64(p.Leaving(position))
-	sendSpan.SpanAt(p.sends[position%MaxDepth], p.now, p.seq, uint64(position), n, uint64(p.right.peer()))
-	if p.call.Protocol != RendezvousRead { // there it takes the right neighbour's readiness as well
-		ch.out.Add(p.sends[position%MaxDepth], p.now)
+	sendSpan.SpanAt(p.sends[position%plan.MaxDepth], p.now, p.seq, uint64(position), n, uint64(p.right.peer()))
+	if p.call.Protocol != plan.RendezvousRead { // there it takes the right neighbour's readiness as well
+		ch.out.Add(p.sends[position%plan.MaxDepth], p.now)
 	}
-	p.c.live.Sent += n
+	p.x.Live.Sent += n
 	p.to.Take(ch.number())
 	for whole := p.to.Whole(); p.Sent < whole; {
 		p.Acknowledged()
@@ -223,9 +225,9 @@ func (p *pass) delivered(ch *channel) {
 // landed notes that the oldest segment granted on a channel lies in its place.
 func (p *pass) landed(ch *channel) {
 	position := p.from.Next(ch.number())
-	if begun := p.receives[position%MaxDepth]; begun != 0 {
+	if begun := p.receives[position%plan.MaxDepth]; begun != 0 {
 		receiveSpan.SpanAt(begun, p.now, p.seq, uint64(position), uint64(p.Arriving(position)), uint64(p.left.peer()))
-		if p.call.Protocol == RendezvousRead {
+		if p.call.Protocol == plan.RendezvousRead {
 			ch.in.Add(begun, p.now)
 		}
 	}
@@ -251,7 +253,7 @@ func (p *pass) work() (bool, error) {
 		if !ok || err != nil {
 			return moved, err
 		}
-		if corrupt := p.c.options.Corrupt; corrupt != nil {
+		if corrupt := p.x.corrupt; corrupt != nil {
 			corrupt(p.call.Op, p.Processed, data)
 		}
 		if p.sums {
@@ -259,7 +261,7 @@ func (p *pass) work() (bool, error) {
 				return moved, err
 			}
 		}
-		p.c.live.Received += uint64(n)
+		p.x.Live.Received += uint64(n)
 		if p.now == 0 {
 			p.now = trace.Now()
 		}
@@ -267,8 +269,8 @@ func (p *pass) work() (bool, error) {
 		case reduces:
 			p.reduce(st, data, lo)
 		case slotted:
-			copy(p.out.bytes(lo, n, p.size), data)
-			p.c.live.CopiedAllGather += uint64(n)
+			copy(p.out.Bytes(lo, n, p.size), data)
+			p.x.Live.CopiedAllGather += uint64(n)
 		}
 		p.recordWork(slotted, reduces, transfer, n, segment%p.Depth == width-1)
 		p.Processed++
@@ -289,28 +291,28 @@ func (p *pass) work() (bool, error) {
 
 // reduce combines a received segment with the own contribution.
 func (p *pass) reduce(st program.Step, data []byte, lo int) {
-	own := p.in.bytes(lo, len(data), p.size)
+	own := p.in.Bytes(lo, len(data), p.size)
 	var result []byte
 	if st.Do&program.DoCopy != 0 {
-		result = p.out.bytes(lo, len(data), p.size)
+		result = p.out.Bytes(lo, len(data), p.size)
 	} else {
 		result = memory.Bytes(p.partialBase+p.PartialsMade%p.Partials*p.stagingStride, len(data))
 		p.PartialsMade++
 	}
 	p.kernel(result, data, own)
 	if st.Do&program.DoCopy != 0 {
-		reduce.Finish(p.call.Type, p.call.Reduction, p.c.size, result)
+		reduce.Finish(p.call.Type, p.call.Reduction, p.x.size, result)
 	}
-	p.c.live.Reductions++
+	p.x.Live.Reductions++
 	if p.inFlight() {
-		p.c.live.Overlapped++
+		p.x.Live.Overlapped++
 	}
 }
 
 // inFlight tells whether this rank's own WRITE or READ is on the wire for sure:
 // an RTS that the neighbour may not have looked at does not count.
 func (p *pass) inFlight() bool {
-	return p.reading > 0 || p.call.Protocol != RendezvousRead && p.Posted > p.Sent
+	return p.reading > 0 || p.call.Protocol != plan.RendezvousRead && p.Posted > p.Sent
 }
 
 // logPhase traces the passage from reduce-scatter to all-gather, once.

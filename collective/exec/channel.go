@@ -1,10 +1,12 @@
-package collective
+package exec
 
 import (
 	"fmt"
 
+	"ringcli/collective/buffer"
 	"ringcli/collective/lateness"
 	"ringcli/collective/plan"
+	"ringcli/collective/sharedmem"
 	"ringcli/ring"
 	"ringcli/ring/message"
 	"ringcli/trace"
@@ -27,7 +29,7 @@ const immDirect = 1 << 31
 // maxRTS is the room for RTS that were not yet answered: twice the deepest
 // pipeline of the operation that runs, and no other, since the left neighbour
 // cannot end an operation before its RTS are answered.
-const maxRTS = 4 * MaxDepth
+const maxRTS = 4 * plan.MaxDepth
 
 // channel is one end of a queue pair of an edge and what is under way on it, in both directions: an
 // edge of the ring carries data in one of them, an edge of a mesh in both. Channels
@@ -71,7 +73,7 @@ type channel struct {
 	empty   []uint8              // slots to write into, the next one last
 	// headers is what the headers of slots are sent from, as many as slots. On an edge
 	// of a mesh each has room for the payload behind it.
-	headers *Buffer
+	headers *buffer.Buffer
 	stride  uint64                // bytes of each
 	flights [plan.MaxSlots]flight // of those that are detached, by their number modulo plan.MaxSlots
 	out, in lateness.Flight       // what went to the peer, and what was READ from it
@@ -80,12 +82,12 @@ type channel struct {
 }
 
 // newChannel makes the end of an edge on which slots are sent and received.
-func (c *Comm) newChannel(e *ring.Edge, slots, sendRoom int) (*channel, error) {
+func (x *Executor) newChannel(e *ring.Edge, slots, sendRoom int) (*channel, error) {
 	stride := uint64(message.HeaderSize)
 	if e.Side == ring.Mesh {
 		stride += detachMost
 	}
-	headers, err := c.Alloc(uint64(slots) * stride)
+	headers, err := x.buffers.Alloc(uint64(slots) * stride)
 	if err != nil {
 		return nil, err
 	}
@@ -96,7 +98,7 @@ func (c *Comm) newChannel(e *ring.Edge, slots, sendRoom int) (*channel, error) {
 	for slot := slots - 1; slot >= 0; slot-- {
 		ch.empty = append(ch.empty, uint8(slot))
 	}
-	headers.drain = func() { c.drain(ch) }
+	headers.Drain = func() { x.drain(ch) }
 	return ch, nil
 }
 
@@ -209,10 +211,10 @@ func (ch *channel) free() bool { return len(ch.empty) > 0 }
 // payload and what of ch.sges[:n] lies behind the first.
 func (ch *channel) write(h *message.Header, payload []byte, n int, kind ring.WRKind, value uint64) error {
 	slot := ch.empty[len(ch.empty)-1]
-	head := ch.headers.addr + uint64(slot)*ch.stride
+	head := ch.headers.Addr() + uint64(slot)*ch.stride
 	h.Encode(memory.Bytes(head, message.HeaderSize))
 	copy(memory.Bytes(head+message.HeaderSize, len(payload)), payload)
-	ch.sges[0] = verbs.SGE{Addr: head, Length: uint32(message.HeaderSize + len(payload)), LKey: ch.headers.reg.LKey(ch.edge.Device())}
+	ch.sges[0] = verbs.SGE{Addr: head, Length: uint32(message.HeaderSize + len(payload)), LKey: ch.headers.LKey(ch.edge.Device())}
 	remote, rkey := ch.edge.RemoteSlot(int(slot))
 	err := ch.post(verbs.WorkRequest{
 		ID: ring.WRID(ch.edge.ID, kind, value), Opcode: verbs.OpWriteImm, Imm: uint32(slot), RemoteAddr: remote, RKey: rkey,
@@ -273,7 +275,7 @@ func (ch *channel) oldestRTS() *message.Header {
 
 func (ch *channel) addRTS(h message.Header) error {
 	if ch.rtsCame-ch.rtsTaken == maxRTS {
-		return fmt.Errorf("%w: more than %d unanswered RTS from %s", ErrProtocol, maxRTS, ch)
+		return fmt.Errorf("%w: more than %d unanswered RTS from %s", sharedmem.ErrProtocol, maxRTS, ch)
 	}
 	ch.rts[ch.rtsCame%maxRTS] = h
 	ch.rtsCame++
@@ -303,12 +305,12 @@ func (ch *channel) take() {
 func (ch *channel) arrive(slot uint32, now trace.Stamp) (*message.Header, error) {
 	if uint64(slot) >= ch.slots || ch.inUse>>slot&1 == 1 {
 		return nil, fmt.Errorf("%w: %s wrote slot %d: expected one of %d of which those in use are %#b",
-			ErrProtocol, ch, slot, ch.slots, ch.inUse)
+			sharedmem.ErrProtocol, ch, slot, ch.slots, ch.inUse)
 	}
 	at := ch.arrived % ch.slots
 	h := &ch.heads[at]
 	if !h.Decode(ch.edge.Slot(int(slot))) || h.Kind != kindSlot {
-		return nil, fmt.Errorf("%w: %s wrote slot %d without a header", ErrProtocol, ch, slot)
+		return nil, fmt.Errorf("%w: %s wrote slot %d without a header", sharedmem.ErrProtocol, ch, slot)
 	}
 	ch.since[at], ch.lies[at] = now, uint8(slot)
 	ch.inUse |= 1 << slot
@@ -319,7 +321,7 @@ func (ch *channel) arrive(slot uint32, now trace.Stamp) (*message.Header, error)
 // release notes that the peer has emptied slots, so many since the start.
 func (ch *channel) release(freed uint64) error {
 	if freed < ch.freed || freed > ch.filled {
-		return fmt.Errorf("%w: credits for %d slots from %s: expected %d to %d", ErrProtocol, freed, ch, ch.freed, ch.filled)
+		return fmt.Errorf("%w: credits for %d slots from %s: expected %d to %d", sharedmem.ErrProtocol, freed, ch, ch.freed, ch.filled)
 	}
 	for ; ch.freed < freed; ch.freed++ {
 		ch.empty = append(ch.empty, ch.written[ch.freed%ch.slots])
