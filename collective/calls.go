@@ -1,6 +1,8 @@
 package collective
 
-import "ringcli/collective/plan"
+import (
+	"ringcli/collective/plan"
+)
 
 // The vocabulary of calls, which package plan has.
 type (

@@ -85,26 +85,26 @@ func TestCallsOfAll(t *testing.T) {
 }
 
 // TestCalledAtOnce: the control ring asks what a rank calls with its lock held, so that answer
-// waits for no registration and no operation, and says nothing of a Comm that is closed.
+// waits for no operation, and says nothing of a Comm that is closed.
 func TestCalledAtOnce(t *testing.T) {
 	w := newWorld(t, 2, ring.Options{Device: shared0}, nil)
 	k := newKit(w, 64, reduce.Int32, reduce.Sum)
 	k.runs(1, 64, CallOptions{})
 	c := w.comms[0]
 	said := make(chan string, 1)
-	c.mu.Lock()
-	go func() { said <- c.called(c.seq) }()
+	_ = c.lock.Lock(t.Context())
+	go func() { said <- c.watch.Called(c.watch.Seq) }()
 	select {
 	case text := <-said:
 		if text == "" {
-			t.Errorf("operation %d: %q", c.seq, text)
+			t.Errorf("operation %d: %q", c.watch.Seq, text)
 		}
 	case <-time.After(5 * time.Second):
-		t.Error("what it calls is not said while memory is registered")
+		t.Error("what it calls is not said while an operation runs")
 	}
-	c.mu.Unlock()
+	c.lock.Unlock()
 	w.each(func(_ int, c *Comm) error { return c.Close() })
-	if text := c.called(c.seq); text != "" {
+	if text := c.watch.Called(c.watch.Seq); text != "" {
 		t.Errorf("a closed Comm calls %q", text)
 	}
 }

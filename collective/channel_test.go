@@ -2,9 +2,7 @@ package collective
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"slices"
 	"testing"
 	"time"
 
@@ -55,10 +53,8 @@ func TestDetached(t *testing.T) {
 			if err := c.Close(); err != nil {
 				return err
 			}
-			for _, ch := range c.channels {
-				if ch != nil && ch.detached != 0 {
-					return fmt.Errorf("%d WRITEs to %s are under way after Close", ch.detached, ch)
-				}
+			if n := c.exec.Detached(); n != 0 {
+				return fmt.Errorf("%d WRITEs are under way after Close", n)
 			}
 			return nil
 		})
@@ -115,35 +111,6 @@ func TestBadWires(t *testing.T) {
 			start := time.Now()
 			k.check(OpAllReduce, count, CallOptions{Algorithm: AlgorithmRing, Protocol: p}, false)
 			t.Logf("%s, %s: %v", inject, p, time.Since(start).Round(time.Millisecond))
-		}
-	}
-}
-
-// TestSlots: what was emptied last is written next, and a peer may write into any slot
-// that is empty, and into no other.
-func TestSlots(t *testing.T) {
-	ch := &channel{edge: &ring.Edge{Peer: 1}, slots: 4, empty: []uint8{3, 2, 1, 0}, headers: &Buffer{}}
-	var order []int
-	for _, freed := range []uint64{0, 0, 1, 1, 3, 3, 3} {
-		if err := ch.release(freed); err != nil {
-			t.Fatal(err)
-		}
-		slot := int(ch.empty[len(ch.empty)-1])
-		ch.wrote()
-		order = append(order, slot)
-	}
-	if want := []int{0, 1, 0, 2, 0, 1, 3}; !slices.Equal(order, want) || ch.free() {
-		t.Errorf("slots %v were written, and %v are free: expected %v, and none", order, ch.empty, want)
-	}
-	for _, freed := range []uint64{2, 8} {
-		if err := ch.release(freed); !errors.Is(err, ErrProtocol) {
-			t.Errorf("%d slots emptied, after 3 of 7: %v", freed, err)
-		}
-	}
-	ch.inUse = 0b0100
-	for _, slot := range []uint32{2, 4, 1 << 31} {
-		if _, err := ch.arrive(slot, 0); !errors.Is(err, ErrProtocol) {
-			t.Errorf("slot %d was written, of 4 of which slot 2 is in use: %v", slot, err)
 		}
 	}
 }

@@ -4,27 +4,24 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"ringcli/collective/async"
+	"ringcli/collective/agree"
+	"ringcli/collective/buffer"
+	"ringcli/collective/exec"
 	"ringcli/collective/fifo"
-	"ringcli/collective/inquiry"
+	"ringcli/collective/hostteam"
 	"ringcli/collective/lateness"
 	"ringcli/collective/plan"
-	"ringcli/collective/sharedmem"
 	"ringcli/collective/topology"
+	"ringcli/collective/watch"
+	"ringcli/configs/usage"
 	"ringcli/ring"
+	"ringcli/trace"
 	"ringcli/verbs"
-)
-
-const (
-	// ringSends is how many send requests may be outstanding on an edge of the ring,
-	// whose queues hold 256, of which a few are left to ring itself.
-	ringSends = 240
-	// pollBatch completions at a time: more than one round of a pipeline makes.
-	pollBatch = 64
 )
 
 // Options say how a Comm works. They must be the same on all ranks, but for
@@ -42,61 +39,28 @@ type Options struct {
 // in, first out, each on the goroutine of its caller, or on that of the operations in flight; all
 // methods may be called concurrently. Every rank must make the same calls in the same order.
 type Comm struct {
-	ring       *ring.Ring
-	options    Options
-	rank, size int
-	table      atomic.Pointer[Table]
-	agreement  atomic.Pointer[plan.Agreement] // Agree stores another
+	pool      *buffer.Pool
+	ring      *ring.Ring
+	options   Options
+	table     atomic.Pointer[Table]
+	agreement atomic.Pointer[plan.Agreement] // Agree stores another
 
-	lock    fifo.Lock
-	flying  async.Queue   // its own lock
-	version atomic.Uint64 // changes with what a prepared call rests on
-	direct  uint64        // operations over shared memory; the holder of the lock publishes it
-	over    atomic.Bool   // closed or failed; changes with mu held
-	late    atomic.Int64  // nanoseconds, on purpose
-	// announced is what this rank calls and where it is: in its board, if it has one. The holder of the lock
-	// writes it, and who answers other ranks reads it with answering held, which keeps the
-	// board. The control ring waits for that: nothing else is done with it held, as with mu.
-	announced atomic.Pointer[sharedmem.Announcement]
-	answering sync.Mutex
-	long      atomic.Pointer[longWait] // where the operation waits; as announced
+	lock fifo.Lock
+	over atomic.Bool  // closed or failed
+	late atomic.Int64 // nanoseconds, on purpose
 
 	// Below this line: whoever holds the lock.
-	waiter      verbs.Waiter
-	token       ring.Token // of the operation that runs
-	channels    []*channel // by the ID of their edges, whose first they are
-	every       []*channel // those, and the others of their edges
-	completions [pollBatch]verbs.Completion
-	seq         uint64
-	flow        flow
-	pass        pass
-	scriptRun   scriptRun
-	roles       map[roleKey]*role // once their edges are there
-	agreed      bool
-	shared      *shared // nil where the ranks do not share memory
-	within      *shared // of the ranks of this host, along hosts; nil where some host's do not share memory, or this is the only one
-	prepared    prepared
-	current     uint64  // version, when the lock was taken
-	nonce       uint32  // of this Comm, the same on all ranks once agreed
-	live        Stats   // with the operation that runs
-	counted     bool    // it is in live
-	staging     *Buffer // landings and partial results
-	sums        *Buffer // of the ranks of this host, along hosts: see inside
-	inquiry     inquiry.Inquiry
-	times       lateness.Counter
-	lost        []verbs.Losses // by peer, as of the last Lateness
-	noCarrier   time.Duration  // the same
+	watch    *watch.Watch
+	exec     *exec.Executor
+	agreed   bool
+	prepared Prepared
+	current  uint64         // version, when the lock was taken
+	shared   *hostteam.Team // nil where the ranks do not share memory
+	within   *hostteam.Team // of the ranks of this host, along hosts; nil where some host's do not share memory, or this is the only one
+	counted  bool           // the operation that runs is in the executor's Stats
 
-	// registering is held for reading while memory is registered, which pins it
-	// and takes its time, so not with mu held; Close waits for it.
-	registering sync.RWMutex
-
-	mu      sync.Mutex
-	stats   Stats     // guarded by mu; live as of the last operation that ended
-	buffers []*Buffer // guarded by mu; the Comm's own too
-	serial  uint32    // guarded by mu: of the last buffer that others can map
-	failure error     // guarded by mu; the first, never changed
-	closed  bool      // guarded by mu
+	mu    sync.Mutex
+	stats Stats // guarded by mu: as of the last operation that ended
 }
 
 // New makes a Comm over a ring that is ready. The Comm is the only user of the
@@ -105,43 +69,37 @@ func New(r *ring.Ring, o Options) (*Comm, error) {
 	if err := r.Usable(); err != nil {
 		return nil, fmt.Errorf("collective: %w", err)
 	}
-	c := &Comm{ring: r, options: o, rank: r.Rank(), size: r.Size(), inquiry: inquiry.New(), roles: map[roleKey]*role{}}
-	c.version.Store(1)
+	c := &Comm{pool: buffer.NewPool(r), ring: r, options: o, watch: watch.New(r)}
 	c.table.Store(&o.Table)
-	c.announced.Store(new(sharedmem.Announcement))
-	r.SetCalls(c.called)
-	if c.size == 1 {
-		c.agreement.Store(&plan.Agreement{Ranks: 1, SlotSize: plan.MaxSegment, Hosts: topology.Sized(1), Reached: true, NotShared: c.notShared()}) // nothing is sent
+	var err error
+	if c.exec, err = exec.New(c.watch, c.pool, o.Corrupt); err != nil {
+		return nil, fmt.Errorf("collective: %w", err)
+	}
+	g := &plan.Agreement{Ranks: r.Size(), NotShared: c.notShared()}
+	if g.Ranks == 1 { // nothing is sent
+		g.SlotSize, g.Hosts, g.Reached = plan.MaxSegment, topology.Sized(1), true
 		c.agreed = true
-		return c, nil
+	} else {
+		g.SlotSize, g.Slots, g.Software = r.Left().Local.SlotSize-ring.SlotHeader, exec.Slots(r), agree.Software(r)
 	}
-	c.waiter = r.NewWaiter()
-	left, right := r.Left(), r.Right()
-	// The slots are the same on all ranks: RTR compared them.
-	slots := min(left.Local.SlotCount, plan.MaxSlots)
-	c.agreement.Store(&plan.Agreement{Ranks: c.size, SlotSize: left.Local.SlotSize - ring.SlotHeader, Slots: slots, Software: c.software(), NotShared: c.notShared()})
-	for _, e := range []*ring.Edge{left, right} {
-		c.channels = append(c.channels, nil)
-		for _, e := range e.Channels() {
-			ch, err := c.newChannel(e, slots, ringSends)
-			if err != nil {
-				return nil, fmt.Errorf("collective: %w", err)
-			}
-			c.add(ch)
-		}
-	}
-	c.flow.c = c
-	c.pass.init(c)
-	c.scriptRun.flow = &c.flow
-	r.SetPlace(c.place)
+	c.agreement.Store(g)
+	c.prepared.c = c
 	return c, nil
 }
 
+// notShared returns why this rank cannot share memory with all others, or "".
+func (c *Comm) notShared() string {
+	if why := hostteam.NotShared(c.ring); why != "" || c.options.Corrupt == nil {
+		return why
+	}
+	return "faults are injected into what arrives, and nothing does"
+}
+
 // Rank returns the rank of this process in the ring.
-func (c *Comm) Rank() int { return c.rank }
+func (c *Comm) Rank() int { return c.ring.Rank() }
 
 // Size returns the number of ranks.
-func (c *Comm) Size() int { return c.size }
+func (c *Comm) Size() int { return c.ring.Size() }
 
 // Timeout is how long an operation waits for another rank.
 func (c *Comm) Timeout() time.Duration { return c.ring.Timeout() }
@@ -149,31 +107,14 @@ func (c *Comm) Timeout() time.Duration { return c.ring.Timeout() }
 // Hosts is where the ranks are; nil before Agree.
 func (c *Comm) Hosts() *topology.Hosts { return c.agreement.Load().Hosts }
 
-// Err returns why the Comm can do nothing more, or nil.
-func (c *Comm) Err() error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.err()
-}
-
-// err needs c.mu.
-func (c *Comm) err() error {
-	if c.closed {
-		return ErrClosed
-	}
-	return c.failure
-}
-
 // SetTable gives the Comm another table, from its next operation on. It must be
 // the same on all ranks, between the same two operations of each.
 func (c *Comm) SetTable(t Table) error {
 	if err := t.Validate(); err != nil {
 		return fmt.Errorf("collective: %w", err)
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
 	c.table.Store(&t)
-	c.version.Add(1)
+	c.pool.Version.Add(1)
 	return nil
 }
 
@@ -184,47 +125,180 @@ func (c *Comm) Table() Table { return *c.table.Load() }
 // and a depth. Under Direct the last two are 0.
 func (c *Comm) Plan(k Call) (Call, error) { return c.agreement.Load().Plan(k, *c.table.Load()) }
 
-// Barrier returns when every rank has called it.
-func (c *Comm) Barrier(ctx context.Context) error {
-	return c.Run(ctx, Call{Op: OpBarrier})
+// Agree has all ranks learn what each of them can, and take over the table of rank
+// 0. It is collective. The first operation does it where nobody has: until then
+// Plan goes by the own table. A rank that does not come is named.
+func (c *Comm) Agree(ctx context.Context) error {
+	if err := c.enter(ctx, nil); err != nil {
+		return fmt.Errorf("agree: %w", err)
+	}
+	defer c.leave()
+	if err := c.agree(ctx); err != nil {
+		return c.fail(err)
+	}
+	return nil
+}
+
+// agree needs the lock.
+func (c *Comm) agree(ctx context.Context) error {
+	if c.agreed {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, c.ring.Timeout())
+	defer cancel()
+	a, err := agree.Agree(ctx, c.ring, agree.Own(c.ring, c.table.Load(), c.notShared()), *c.agreement.Load())
+	if err == nil {
+		c.table.Store(a.Table)
+		c.exec.Nonce = a.Nonce
+		err = c.share(ctx, a)
+	}
+	if err != nil {
+		return fmt.Errorf("agree: %w", err)
+	}
+	c.agreement.Store(&a.Agreement)
+	c.current = c.pool.Version.Add(1)
+	c.agreed = true
+	return nil
+}
+
+// share makes what the ranks share memory with: those of the ring, and those of each host. It is collective.
+func (c *Comm) share(ctx context.Context, a *agree.Agreed) (err error) {
+	team := hostteam.Config{
+		Watch: c.watch, Buffers: c.pool, Ranks: topology.Sized(c.Size()).Ranks(0), Crowded: a.Turns > 1,
+		Device: func() (*ring.Device, error) { return c.ring.Left().Device(), nil },
+	}
+	if a.NotShared == "" {
+		if c.shared, a.NotShared, err = hostteam.New(ctx, team); err != nil {
+			return err
+		}
+	}
+	if a.NotShared != "" {
+		trace.Debug(trace.Collective, "the ranks do not share memory", slog.String("why", a.NotShared))
+	}
+	if a.Hosts.Number() == 1 || a.Hosts.Most() == 1 {
+		return nil
+	}
+	team.All, team.Ranks = c.shared, a.Hosts.On(c.Rank())
+	var said []agree.Capabilities
+	for _, rank := range team.Ranks {
+		said = append(said, a.All[rank])
+	}
+	team.Crowded = agree.Turns(said) > 1
+	team.Device = func() (*ring.Device, error) {
+		if why := hostteam.NotTeam("host", len(team.Ranks)); why != "" {
+			return nil, errors.New(why)
+		}
+		if c.options.Corrupt != nil {
+			return nil, errors.New(c.notShared())
+		}
+		return c.ring.SharedMemory(ctx)
+	}
+	why := ""
+	if c.within, why, err = hostteam.New(ctx, team); err != nil {
+		return err
+	}
+	if a.Within = why == ""; a.Within {
+		c.pool.MayBeMapped()
+	} else {
+		trace.Debug(trace.Collective, "the ranks of some host do not share memory", slog.String("why", why))
+	}
+	return nil
+}
+
+// Alloc maps n zeroed bytes outside the Go heap and registers them: where ranks
+// share a host, such that all of them can reach it. The buffer lives until Free or Close.
+func (c *Comm) Alloc(n uint64) (*Buffer, error) { return c.pool.Alloc(n) }
+
+// Register registers n bytes of the caller's memory at addr, which must lie
+// outside the Go heap and stay mapped until Free or Close.
+func (c *Comm) Register(addr, n uint64) (*Buffer, error) { return c.pool.Register(addr, n) }
+
+// Share registers n bytes of the caller's memory at addr, as Register does, such that the ranks
+// of the host reach them as they reach Alloc's: no operation copies them through segments.
+// The memory must stay mapped until Free or Close. A file
+// among it must not be made shorter: then operations fail on whoever uses it. ErrUsage:
+// the kernel does not allow it of this memory, or the ring has no shared memory; Register takes it, and
+// the error says what would do.
+func (c *Comm) Share(addr, n uint64, how Sharing) (*Buffer, error) { return c.pool.Share(addr, n, how) }
+
+// Symmetric tells all ranks of a buffer of each, and maps the peers'. It is collective: either
+// all ranks get theirs or all get an ErrUsage that names the first rank whose buffer
+// cannot be mapped, and why: the ranks do not share memory, or one's came from Register.
+func (c *Comm) Symmetric(ctx context.Context, b *Buffer) (*Symmetric, error) {
+	if err := c.enter(ctx, nil); err != nil {
+		return nil, fmt.Errorf("symmetric: %w", err)
+	}
+	defer c.leave()
+	err := c.agree(ctx)
+	var s *Symmetric
+	why := ""
+	switch {
+	case err != nil:
+	case c.Size() == 1:
+		s = hostteam.Alone(b)
+	case c.shared == nil:
+		why = c.agreement.Load().NotShared
+	default:
+		ctx, cancel := context.WithTimeout(ctx, c.ring.Timeout())
+		defer cancel()
+		s, why, err = c.shared.Symmetric(ctx, b)
+	}
+	switch {
+	case err != nil:
+		return nil, c.fail(fmt.Errorf("symmetric: %w", err))
+	case why != "":
+		return nil, usage.Errorf("symmetric: %s", why)
+	}
+	return s, nil
+}
+
+// Stats returns the counters as of the last operation that ended.
+func (c *Comm) Stats() Stats {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s := c.stats
+	s.Operations += atomic.LoadUint64(&c.watch.Shared)
+	return s
+}
+
+// Lateness returns what this rank has kept of its operations since it was asked last.
+func (c *Comm) Lateness(ctx context.Context) (r lateness.Record, err error) {
+	if err := c.lock.Lock(ctx); err != nil {
+		return r, err
+	}
+	defer c.lock.Unlock()
+	return c.exec.Lateness(), nil
+}
+
+// Losses returns by peer what this rank's queue pairs have counted since they were created,
+// and false if a device counts for all its queue pairs together.
+func (c *Comm) Losses() (byPeer []verbs.Losses, counted bool) {
+	_ = c.lock.Lock(context.Background()) // operations have their deadlines
+	defer c.lock.Unlock()
+	return c.exec.Losses()
 }
 
 // Close deregisters and frees everything that is left, buffers of Alloc
 // included, after the operations that run or were started before, whose handles have all
 // resolved when it returns. Closing twice is harmless.
 func (c *Comm) Close() error {
-	defer c.flying.Idle()                 // those started meanwhile find it closed
+	defer c.pool.Flying.Idle()            // those started meanwhile find it closed
 	_ = c.lock.Lock(context.Background()) // operations have their deadlines
 	defer c.lock.Unlock()
-	c.mu.Lock()
-	c.closed = true
 	c.over.Store(true)
-	c.mu.Unlock()
-	c.ring.SetPlace(nil)
-	c.answering.Lock()
-	c.announced.Store(new(sharedmem.Announcement)) // the board goes
-	c.answering.Unlock()
-	c.inquiry.Close()
-	for _, s := range c.teams() {
-		s.awaitOthers()
-	}
-	c.registering.Lock()
-	defer c.registering.Unlock()
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	var errs []error
-	for _, s := range c.teams() {
-		errs = append(errs, s.close())
+	c.watch.Close()
+	teams := [...]*hostteam.Team{c.shared, c.within}
+	for _, t := range teams {
+		t.AwaitOthers()
 	}
 	c.shared, c.within = nil, nil
-	for _, b := range c.buffers {
-		errs = append(errs, b.release())
-	}
-	c.buffers = nil
-	return errors.Join(errs...)
+	return c.pool.Close(ErrClosed, func() error { return errors.Join(teams[0].Close(), teams[1].Close()) })
 }
 
-// Delay has this rank be late to each operation from now on, by so long, on purpose.
+// Err returns why the Comm can do nothing more, or nil.
+func (c *Comm) Err() error { return c.pool.Over() }
+
+// Delay makes this rank enter every later operation late, by so long, on purpose.
 func (c *Comm) Delay(by time.Duration) { c.late.Store(int64(by)) }
 
 // enter waits for the lock, by a turn that was taken before or nil, and for as long as this
@@ -244,7 +318,7 @@ func (c *Comm) enter(ctx context.Context, turn *fifo.Turn) (err error) {
 		case <-time.After(late):
 		}
 	}
-	c.current = c.version.Load()
+	c.current = c.pool.Version.Load()
 	if c.over.Load() {
 		c.lock.Unlock()
 		return c.Err()
@@ -257,27 +331,11 @@ func (c *Comm) leave() {
 	if c.counted {
 		c.counted = false
 		c.mu.Lock()
-		c.stats = c.live
+		c.stats = c.exec.Live
 		c.mu.Unlock()
 	}
-	c.announced.Load().End(c.seq)
+	c.watch.End()
 	c.lock.Unlock()
-}
-
-// changed makes prepared calls void. It needs the lock.
-func (c *Comm) changed() { c.current = c.version.Add(1) }
-
-// stopped returns why the operation must end now, if it must.
-func (c *Comm) stopped(ctx context.Context) error {
-	if c.ring.Failed() {
-		return c.ring.Err()
-	}
-	select {
-	case <-ctx.Done():
-		return fmt.Errorf("cancelled: %w", context.Cause(ctx))
-	default:
-		return nil
-	}
 }
 
 // fail ends the Comm and the ring: queue pairs to ERR and keys dead before any
@@ -285,69 +343,10 @@ func (c *Comm) stopped(ctx context.Context) error {
 func (c *Comm) fail(err error) error {
 	c.ring.Fail(err)
 	err = c.ring.Settled(err)
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.failure != nil {
+	first, keys := c.pool.End(err)
+	if !first {
 		return err
 	}
-	c.failure = err
 	c.over.Store(true)
-	for _, b := range c.buffers {
-		if e := b.deregister(); e != nil {
-			err = errors.Join(err, e)
-		}
-	}
-	return err
-}
-
-// teams are those who share memory with this rank.
-func (c *Comm) teams() (list []*shared) {
-	for _, s := range [...]*shared{c.shared, c.within} {
-		if s != nil {
-			list = append(list, s)
-		}
-	}
-	return list
-}
-
-// channelAt returns the channel of an ID, or nil.
-func (c *Comm) channelAt(id ring.EdgeID) *channel {
-	if id < 0 || int(id.First()) >= len(c.channels) {
-		return nil
-	}
-	ch := c.channels[id.First()]
-	if n := id.Channel(); n > 0 && ch != nil {
-		return ch.turns[n] // the ring knows no other
-	}
-	return ch
-}
-
-// add makes a channel one of the Comm's, at the place of its edge.
-func (c *Comm) add(ch *channel) {
-	first := &c.channels[ch.edge.ID.First()]
-	if *first == nil {
-		*first = ch
-	}
-	(*first).turns = append((*first).turns, ch)
-	c.every = append(c.every, ch)
-}
-
-// grow replaces a buffer of the Comm's own by one of at least n bytes, if it has
-// fewer.
-func (c *Comm) grow(b **Buffer, n uint64) (*Buffer, error) {
-	if *b != nil && (*b).n >= n {
-		return *b, nil
-	}
-	if *b != nil {
-		if err := (*b).Free(); err != nil {
-			return nil, err
-		}
-		*b = nil
-	}
-	next, err := c.Alloc(n)
-	if err != nil {
-		return nil, err
-	}
-	*b = next
-	return next, nil
+	return errors.Join(err, keys)
 }

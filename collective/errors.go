@@ -3,9 +3,26 @@ package collective
 import (
 	"errors"
 
+	"ringcli/collective/buffer"
+	"ringcli/collective/exec"
+	"ringcli/collective/hostteam"
 	"ringcli/collective/sharedmem"
 	"ringcli/configs/usage"
 	"ringcli/ring"
+)
+
+// What calls take and give, from the packages below.
+type (
+	Buffer    = buffer.Buffer
+	Sharing   = buffer.Sharing
+	Symmetric = hostteam.Symmetric
+	Stats     = exec.Stats
+)
+
+// What Share may do; see [Sharing].
+const (
+	InPlace = buffer.InPlace
+	MayMove = buffer.MayMove
 )
 
 // Errors that callers may test for with errors.Is. A cancelled call wraps the
@@ -26,20 +43,8 @@ var (
 	ErrClosed = errors.New("closed")
 )
 
-// viewError is that memory of a peer cannot be mapped.
-type viewError struct {
-	peer int
-	err  error
-}
-
-func (e *viewError) Error() string { return "no view of the memory of a peer: " + e.err.Error() }
-func (e *viewError) Unwrap() error { return e.err }
-
 // DisagreementError says that ranks call different operations. It is an ErrUsage.
 type DisagreementError = ring.DisagreementError
 
-// meshError is that the edges of an operation cannot be made. The ring's error names
-// the operation.
-type meshError struct{ error }
-
-func (e meshError) Unwrap() error { return e.error }
+// CorruptionError says that a segment is not what its sender read from its memory.
+type CorruptionError = ring.CorruptionError

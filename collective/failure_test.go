@@ -3,6 +3,7 @@ package collective
 import (
 	"context"
 	"errors"
+	"math"
 	"net"
 	"strings"
 	"sync"
@@ -120,10 +121,8 @@ func TestCancel(t *testing.T) {
 				if c.Err() == nil {
 					t.Errorf("rank %d: the Comm has no error", rank)
 				}
-				for _, b := range c.buffers {
-					if b.live {
-						t.Errorf("rank %d: %d bytes are still registered", rank, b.n)
-					}
+				if b := c.pool.At(0, math.MaxUint64); b != nil {
+					t.Errorf("rank %d: %d bytes are still registered", rank, b.Len())
 				}
 				if err := c.Barrier(context.Background()); err == nil {
 					t.Errorf("rank %d: a barrier on a ring that failed", rank)

@@ -10,14 +10,17 @@ import (
 	"ringcli/ring/message"
 )
 
+// lastKind is the last of the kinds that package exec has.
+const lastKind = message.User + 5
+
 // FuzzMessage has the neighbour of a rank that runs an operation send it messages of any
 // kind, near to those that it waits for: the operation ends with an error in time, as it has
 // no other end, and nothing breaks.
 func FuzzMessage(f *testing.F) {
-	for kind := kindSlot; kind <= kindWritten; kind++ {
+	for kind := message.User; kind <= lastKind; kind++ {
 		f.Add(byte(kind), byte(kind), uint32(0), uint32(1024), uint64(0), uint32(0), uint64(1), byte(0xff))
 	}
-	f.Add(byte(4), byte(kindWritten), uint32(1<<31), ^uint32(0), ^uint64(0), ^uint32(0), ^uint64(0), byte(0xff))
+	f.Add(byte(4), byte(lastKind), uint32(1<<31), ^uint32(0), ^uint64(0), ^uint32(0), ^uint64(0), byte(0xff))
 	f.Add(byte(0), byte(0), uint32(0), uint32(0), uint64(0), uint32(0), uint64(0), byte(0))
 	f.Fuzz(func(t *testing.T, way, kind byte, segment, length uint32, addr uint64, sum uint32, arg uint64, right byte) {
 		w := newWorld(t, 2, ring.Options{Timeout: 5 * time.Second}, nil)
@@ -30,10 +33,10 @@ func FuzzMessage(f *testing.F) {
 			h.Epoch = w.rings[0].Epoch()
 		}
 		if right&2 != 0 {
-			h.Seq = w.comms[0].seq + 1
+			h.Seq = w.comms[0].watch.Seq + 1
 		}
 		if right&4 != 0 {
-			h.RKey = w.comms[0].nonce
+			h.RKey = w.comms[0].exec.Nonce
 		}
 		var b [message.HeaderSize]byte
 		h.Encode(b[:])

@@ -2,6 +2,7 @@ package collective
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -9,9 +10,10 @@ import (
 	"testing"
 	"time"
 
+	"ringcli/collective/exec"
 	"ringcli/collective/reduce"
-	"ringcli/collective/topology"
 	"ringcli/ring"
+	"ringcli/trace"
 	"ringcli/verbs/route"
 )
 
@@ -62,7 +64,7 @@ func TestMatrixInside(t *testing.T) {
 					k.check(op, count, hierarchical, true)
 				}
 				for rank, c := range w.comms {
-					if len(c.Hosts().On(rank)) > 1 && (k.send[rank].serial == 0 || k.recv[rank].serial == 0) {
+					if len(c.Hosts().On(rank)) > 1 && errors.Join(k.send[rank].Mappable(), k.recv[rank].Mappable()) != nil {
 						t.Fatalf("a buffer of Alloc of rank %d cannot be mapped", rank)
 					}
 				}
@@ -160,12 +162,12 @@ func TestMissingInside(t *testing.T) {
 				if rank != missing {
 					return c.Run(context.Background(), call)
 				}
-				err := c.upTo(stage, call)
-				for err == nil && !c.ring.Failed() {
-					time.Sleep(time.Millisecond)
-				}
-				c.leave()
-				return err
+				return c.endsIn(stage, call, func() error {
+					for !c.ring.Failed() {
+						time.Sleep(time.Millisecond)
+					}
+					return c.ring.Err()
+				})
 			})
 			for _, want := range []string{
 				fmt.Sprintf("(rank %d, all-reduce, where the buffers are (round", beside), fmt.Sprintf("awaited from rank %d", missing),
@@ -181,30 +183,36 @@ func TestMissingInside(t *testing.T) {
 // stages are before the memory of the host is used, before the messages, and behind them.
 const stages = 3
 
-// upTo runs a call up to a stage, and goes no further: it is still in it.
-func (c *Comm) upTo(stage int, k Call) error {
-	ctx := context.Background()
-	if err := c.enter(ctx, nil); err != nil {
-		return err
-	}
-	if err := c.prepare(ctx, &k); err != nil {
-		return err
-	}
-	p, x := &c.prepared, &c.scriptRun
-	p.inside.behind.does = false
-	if err := x.start(ctx, p); err != nil {
-		return err
-	}
-	defer c.token.Release()
-	if stage > 0 {
-		if err := c.within.perform(ctx, p, &p.inside.before); err != nil {
-			return err
+// ending is a stage of a call which ends so, behind another stage or nil.
+type ending struct {
+	first exec.Stage
+	end   func() error
+}
+
+func (d ending) Perform(ctx context.Context, begun trace.Stamp) (end trace.Stamp, err error) {
+	if d.first != nil {
+		if end, err = d.first.Perform(ctx, begun); err != nil {
+			return end, err
 		}
 	}
-	if stage > 1 {
-		return x.run(ctx)
+	return end, d.end()
+}
+
+// endsIn runs a call up to a stage, which ends so.
+func (c *Comm) endsIn(stage int, k Call, end func() error) error {
+	p, err := c.Prepare(context.Background(), k)
+	if err != nil {
+		return err
 	}
-	return nil
+	switch stage {
+	case 0:
+		p.Before = ending{nil, end}
+	case 1:
+		p.Before = ending{p.Before, end}
+	default:
+		p.Behind = ending{nil, end}
+	}
+	return p.Run(context.Background())
 }
 
 // TestKilledInside kills a rank of one of three hosts in each stage of a call along them. The others name it in
@@ -242,42 +250,12 @@ func TestKilledInside(t *testing.T) {
 func (s *workload) dies(job rankJob) error {
 	c := s.c
 	call := Call{Op: OpAllReduce, Count: 1 << 16, Type: reduce.Int32, Send: s.pairs[1][0].Addr(), Recv: s.pairs[1][1].Addr(), CallOptions: hierarchical}
-	if s.done > 2 && c.rank == job.Victim {
-		if err := c.upTo(job.Dies-1, call); err != nil {
-			return err
-		}
-		return syscall.Kill(syscall.Getpid(), syscall.SIGKILL)
+	if s.done > 2 && c.Rank() == job.Victim {
+		return c.endsIn(job.Dies-1, call, func() error { return syscall.Kill(syscall.Getpid(), syscall.SIGKILL) })
 	}
 	s.done++
 	if c.within == nil && c.agreed {
-		return fmt.Errorf("%w: rank %d of %s does without memory", errWrong, c.rank, c.Hosts())
+		return fmt.Errorf("%w: rank %d of %s does without memory", errWrong, c.Rank(), c.Hosts())
 	}
 	return c.Run(context.Background(), call)
-}
-
-// TestSets: the parts of the vector that a rank takes care of are where the script says, and those of a host are
-// all of it.
-func TestSets(t *testing.T) {
-	for _, h := range []*topology.Hosts{topology.Sized(3, 1), topology.Sized(2, 3), topology.Of([]string{"a", "b", "a", "b", "a"})} {
-		n := len(h.Order())
-		c := &Comm{size: n}
-		for host := range h.Number() {
-			for _, order := range [][]int{nil, h.Order()} {
-				p := &prepared{call: Call{Op: OpAllReduce, Count: 103}, role: &role{}}
-				p.role.Order = order
-				s := &shared{c: c, ranks: h.Ranks(host)}
-				seen := make([]int, p.call.Count)
-				for _, set := range s.sets(p, h) {
-					for _, run := range set {
-						for i := run.Lo; i < run.Hi; i++ {
-							seen[i]++
-						}
-					}
-				}
-				if slices.Min(seen) != 1 || slices.Max(seen) != 1 {
-					t.Errorf("%s, host %d: elements are in so many sets: %d", h, host, seen)
-				}
-			}
-		}
-	}
 }

@@ -137,8 +137,8 @@ func TestLargeByEveryAlgorithm(t *testing.T) {
 			}
 		}
 		for r, c := range w.comms {
-			if most := uint64(16 << 20); c.staging.n > most {
-				t.Errorf("rank %d of %d has %d bytes of partial results, want at most %d", r, n, c.staging.n, most)
+			if most := 16 << 20; c.exec.Staging() > most {
+				t.Errorf("rank %d of %d has %d bytes of partial results, want at most %d", r, n, c.exec.Staging(), most)
 			}
 		}
 		w.must(func(rank int, _ *Comm) error { return errors.Join(k.send[rank].Free(), k.recv[rank].Free()) })

@@ -152,7 +152,7 @@ func testStats(t *testing.T, slots int) {
 				k.runs(1, count, CallOptions{Protocol: protocol, Segment: segment, Depth: depth})
 				var overlapped uint64
 				for r, c := range w.comms {
-					s := c.Stats().minus(before[r])
+					s := minus(c.Stats(), before[r])
 					overlapped += s.Overlapped
 					want := Stats{Operations: 1, Sent: moved, Received: moved, Reductions: segments / 2}
 					switch protocol {
@@ -182,13 +182,22 @@ func testStats(t *testing.T, slots int) {
 }
 
 // minus returns the difference of two snapshots.
-func (s Stats) minus(o Stats) Stats {
+func minus(s, o Stats) Stats {
 	return Stats{
-		s.Operations - o.Operations, s.Sent - o.Sent, s.Received - o.Received,
-		s.CopiedAllGather - o.CopiedAllGather, s.CopiedOwn - o.CopiedOwn,
-		s.Reductions - o.Reductions, s.Overlapped - o.Overlapped,
-		s.EagerWrites - o.EagerWrites, s.Credits - o.Credits, s.Writes - o.Writes, s.Reads - o.Reads,
-		s.RTS - o.RTS, s.CTS - o.CTS, s.FIN - o.FIN,
+		Operations:      s.Operations - o.Operations,
+		Sent:            s.Sent - o.Sent,
+		Received:        s.Received - o.Received,
+		CopiedAllGather: s.CopiedAllGather - o.CopiedAllGather,
+		CopiedOwn:       s.CopiedOwn - o.CopiedOwn,
+		Reductions:      s.Reductions - o.Reductions,
+		Overlapped:      s.Overlapped - o.Overlapped,
+		EagerWrites:     s.EagerWrites - o.EagerWrites,
+		Credits:         s.Credits - o.Credits,
+		Writes:          s.Writes - o.Writes,
+		Reads:           s.Reads - o.Reads,
+		RTS:             s.RTS - o.RTS,
+		CTS:             s.CTS - o.CTS,
+		FIN:             s.FIN - o.FIN,
 	}
 }
 

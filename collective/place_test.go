@@ -10,10 +10,8 @@ import (
 	"time"
 
 	"ringcli/collective/reduce"
-	"ringcli/collective/sharedmem"
 	"ringcli/ring"
 	"ringcli/ring/bootstrap"
-	"ringcli/ring/diagnose"
 	"ringcli/verbs/verbstest"
 )
 
@@ -40,7 +38,7 @@ func TestIdleRankIsNamed(t *testing.T) {
 					}
 					return c.AllReduce(context.Background(), k.send[rank].Addr(), k.recv[rank].Addr(), 900, k.typ, k.red, way)
 				})
-				number := w.comms[0].seq
+				number := w.comms[0].watch.Seq
 				for rank, err := range errs {
 					var v *ring.Verdict
 					switch want := fmt.Sprintf("rank 2 (%s) has not begun operation %d: it ended operation %d: idle at its prompt for ", w.rings[0].Nodes()[idle], number, number-1); {
@@ -96,32 +94,5 @@ func TestStoppedRankIsNamed(t *testing.T) {
 				}
 			})
 		}
-	}
-}
-
-// TestWhereabouts: what others are told of an operation that waits, of one that gets on and
-// of none.
-func TestWhereabouts(t *testing.T) {
-	c := &Comm{}
-	c.announced.Store(new(sharedmem.Announcement))
-	k := Call{Op: OpAllReduce, Count: 9, Type: reduce.Int32, CallOptions: CallOptions{Algorithm: AlgorithmTree, Protocol: Eager, Segment: 64, Depth: 2}}
-	c.announced.Load().Begin(7, k.Signature())
-	if p := c.place(); p.Operation != 7 || !p.Running || p.Call != k.String() || len(p.Awaits) > 0 {
-		t.Errorf("%+v", p)
-	}
-	c.note(diagnose.Place{Operation: 7, Awaits: []diagnose.Await{{From: 3, What: "message 1"}}}, time.Now().Add(-time.Second), longLasts)
-	if p := c.place(); len(p.Awaits) != 1 || p.Awaits[0].For < time.Second || p.Call != k.String() {
-		t.Errorf("%+v", p)
-	}
-	c.announced.Load().Begin(8, k.Signature())
-	if p := c.place(); p.Operation != 8 || len(p.Awaits) > 0 {
-		t.Errorf("%+v", p)
-	}
-	c.announced.Load().End(8)
-	if p := c.place(); p.Operation != 8 || p.Running || p.Call != "" {
-		t.Errorf("%+v", p)
-	}
-	if n := testing.AllocsPerRun(100, func() { c.announced.Load().Begin(9, k.Signature()); c.announced.Load().End(9) }); n > 0 {
-		t.Errorf("%g allocations", n)
 	}
 }

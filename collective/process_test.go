@@ -143,7 +143,7 @@ func rankMain(text string) (err error) {
 		case errors.Is(err, errWrong):
 			return err
 		case err != nil:
-			say(rankSays{What: "failed", Error: err.Error(), Number: c.seq})
+			say(rankSays{What: "failed", Error: err.Error(), Number: c.watch.Seq})
 			return nil
 		case s.done == 1:
 			say(rankSays{What: "working"})
@@ -168,7 +168,7 @@ type workload struct {
 const workloadMost = 4 << 20
 
 func newWorkload(c *Comm, job rankJob) (s *workload, err error) {
-	s = &workload{c: c, steady: job.Steady, rng: rand.New(rand.NewPCG(job.Seed, 0)), own: rand.New(rand.NewPCG(job.Seed, 1+uint64(c.rank)))}
+	s = &workload{c: c, steady: job.Steady, rng: rand.New(rand.NewPCG(job.Seed, 0)), own: rand.New(rand.NewPCG(job.Seed, 1+uint64(c.Rank())))}
 	if s.private, err = memory.Alloc(2 * workloadMost); err != nil {
 		return nil, err
 	}
@@ -207,7 +207,7 @@ func (s *workload) next() error {
 	if h := c.Hosts(); way == hierarchical && (h == nil || h.Number() == 1) {
 		way = CallOptions{}
 	}
-	if c.size > way.Algorithm.MaxRanks(way.Protocol, false) {
+	if c.Size() > way.Algorithm.MaxRanks(way.Protocol, false) {
 		way = CallOptions{}
 	}
 	pair := &s.pairs[s.own.IntN(2)]
@@ -217,11 +217,11 @@ func (s *workload) next() error {
 		}
 	}
 	send, recv := memory.Slice[int32](pair[0].Addr(), count), memory.Slice[int32](pair[1].Addr(), count)
-	lo, hi := reduce.Chunk(count, c.size, c.rank)
+	lo, hi := reduce.Chunk(count, c.Size(), c.Rank())
 	for i := range send {
-		send[i] = int32(c.rank + 1)
+		send[i] = int32(c.Rank() + 1)
 	}
-	sum := int32(c.size * (c.size + 1) / 2)
+	sum := int32(c.Size() * (c.Size() + 1) / 2)
 	var err error
 	var got, want []int32
 	switch {
@@ -243,7 +243,7 @@ func (s *workload) next() error {
 	case op < 6:
 		way = c.elseEager(OpAllGather, way)
 		err = c.AllGather(ctx, pair[0].Addr(), pair[1].Addr(), count, reduce.Int32, way)
-		got, want = []int32{recv[lo], recv[count-1]}, []int32{int32(c.rank + 1), int32(c.size)}
+		got, want = []int32{recv[lo], recv[count-1]}, []int32{int32(c.Rank() + 1), int32(c.Size())}
 		if hi == lo {
 			got, want = got[1:], want[1:]
 		}
@@ -252,7 +252,7 @@ func (s *workload) next() error {
 		got, want = []int32{recv[0], recv[count/2], recv[count-1]}, []int32{sum, sum, sum}
 	}
 	if err == nil && !slices.Equal(got, want) {
-		return fmt.Errorf("%w: operation %d, rank %d, count %d, %s: got %d, want %d", errWrong, c.seq, c.rank, count, wayName(way), got, want)
+		return fmt.Errorf("%w: operation %d, rank %d, count %d, %s: got %d, want %d", errWrong, c.watch.Seq, c.Rank(), count, wayName(way), got, want)
 	}
 	if err == nil {
 		s.done++

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"testing"
 
-	"ringcli/collective/program"
 	"ringcli/collective/reduce"
 	"ringcli/ring"
 	"ringcli/verbs/memory"
@@ -84,34 +83,5 @@ func TestResultsInPlaceDisagreement(t *testing.T) {
 				t.Errorf("rank %d, with rank %d eager: %v: expected a disagreement that says so", rank, odd, err)
 			}
 		}
-	}
-}
-
-// TestResultPlaced: results are accepted in order, each for a slot that was filled.
-func TestResultPlaced(t *testing.T) {
-	ch := &channel{edge: &ring.Edge{Peer: 1}, slots: 4, filled: 3}
-	other := &channel{edge: &ring.Edge{Peer: 1}}
-	p := &pass{
-		flow: &flow{call: Call{CallOptions: CallOptions{Protocol: ReceiverInitiated}}},
-		left: ends{ch}, right: ends{ch},
-		Counts: program.Counts{
-			Incoming: 8, Posted: 5, Options: program.Options{Slotted: 1},
-			Schedule: program.Schedule{Ranks: 2, Count: 32, PerSegment: 4, Segments: 4, Depth: 2, Transfers: 2},
-		},
-	}
-	p.from.Reset(1)
-	p.emptied.Reset(1)
-	for _, test := range []struct {
-		ch       *channel
-		position int
-		ok       bool
-	}{{ch, 0, false}, {ch, 3, false}, {other, 2, false}, {ch, 2, true}, {ch, 2, false}, {ch, 3, true}, {ch, 4, false}, {ch, 6, true}, {ch, 7, false}} {
-		err := p.wroteInPlace(test.ch, test.position)
-		if test.ok && err != nil || !test.ok && !errors.Is(err, ErrProtocol) {
-			t.Errorf("segment %d written into place after %d: %v", test.position, p.Arrived, err)
-		}
-	}
-	if ch.freed != 3 {
-		t.Errorf("%d slots are free by the results, want 3", ch.freed)
 	}
 }

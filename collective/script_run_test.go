@@ -44,7 +44,7 @@ func TestExchangeStats(t *testing.T) {
 			k.runs(1, count, CallOptions{Algorithm: test.algorithm, Depth: test.depth})
 			var sum Stats
 			for r, c := range w.comms {
-				s := c.Stats().minus(before[r])
+				s := minus(c.Stats(), before[r])
 				if s.Operations != 1 || s.Writes+s.Reads+s.RTS+s.CTS+s.FIN != 0 {
 					t.Errorf("rank %d: %+v", r, s)
 				}
@@ -76,7 +76,7 @@ func TestExchangeTimeline(t *testing.T) {
 				k.runs(2, count, o)
 				since := trace.Clock()
 				k.runs(1, count, o)
-				events := recorded(since, w.comms[0].seq)
+				events := recorded(since, w.comms[0].watch.Seq)
 				if len(events["operation"]) != n {
 					t.Fatalf("%d operations, want one for each of %d ranks", len(events["operation"]), n)
 				}
@@ -89,15 +89,21 @@ func TestExchangeTimeline(t *testing.T) {
 				}
 				sends, receives := events["segment send"], events["segment receive"]
 				messages, steps, bytes := 0, 0, 0
-				for _, c := range w.comms {
-					r := c.scriptRun.role
+				planned, err := w.comms[0].Plan(Call{Op: OpAllReduce, Count: count, Type: k.typ, Reduction: k.red, CallOptions: o})
+				if err != nil {
+					t.Fatal(err)
+				}
+				for rank := range w.comms {
+					var r script.Script
+					planned.Script(&r, rank, n, nil)
+					cut := script.NewCut(count, planned.Segment/k.typ.Size(), n, &r)
 					for _, m := range r.Moves {
 						if takesMessage(m) {
-							messages += c.scriptRun.Groups * c.scriptRun.Pieces(m.Lo, m.Hi)
+							messages += cut.Groups * cut.Pieces(m.Lo, m.Hi)
 							bytes += 4 * count
 						}
 						if m.Do != script.MoveSend {
-							steps += c.scriptRun.Groups
+							steps += cut.Groups
 						}
 					}
 				}
@@ -156,7 +162,7 @@ func TestExchangeCredits(t *testing.T) {
 	for _, c := range w.comms {
 		credits += c.Stats().Credits
 	}
-	if sent := recorded(since, w.comms[0].seq)["credit sent"]; uint64(len(sent)) != credits || credits == 0 {
+	if sent := recorded(since, w.comms[0].watch.Seq)["credit sent"]; uint64(len(sent)) != credits || credits == 0 {
 		t.Errorf("%d credits are recorded, %d were sent", len(sent), credits)
 	}
 }

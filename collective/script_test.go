@@ -87,7 +87,7 @@ func (y *symbols) subtree(lo, hi int) int {
 // package collective's scriptRun: moves in order within a group, and no group
 // ahead of the one before it.
 type actor struct {
-	role
+	script.Script
 	rank, size int
 	input      []int     // by chunk: of all groups the same
 	output     [][]int   // by group and chunk
@@ -365,8 +365,8 @@ func TestScriptSteps(t *testing.T) {
 func TestScriptOneMessage(t *testing.T) {
 	forScripts(t, func(t *testing.T, a Algorithm, op Operation, n int) {
 		for r := range n {
-			var s role
-			scriptCall(a, op, n).Script(&s.Script, r, n, nil)
+			var s script.Script
+			scriptCall(a, op, n).Script(&s, r, n, nil)
 			sent, received, areas := map[int]bool{}, map[int]bool{}, map[int]bool{}
 			for _, m := range s.Moves {
 				if m.Do == script.MoveSend && m.From == script.OperandPartial {

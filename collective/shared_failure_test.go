@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"ringcli/collective/hostteam"
 	"ringcli/collective/reduce"
 	"ringcli/ring"
 	"ringcli/verbs/verbstest"
@@ -241,7 +242,7 @@ func TestSharedPartAhead(t *testing.T) {
 						return fmt.Errorf("rank %d: %s: others have waited for it", rank, op)
 					}
 				}
-				time.Sleep(3 * parting)
+				time.Sleep(3 * hostteam.Parting)
 				close(come)
 			}
 			err := c.Run(context.Background(), Call{Op: op, Count: count, Type: k.typ, Reduction: k.red, Send: k.send[rank].Addr(), Recv: k.recv[rank].Addr()})

@@ -81,7 +81,7 @@ func Simulate(net fabric.Network, c Costs, k Call, ranks, share int) (ns float64
 	s := &simulation{net: net, costs: c, k: k, slots: simulatedSlots, ranks: make([]simulated, ranks)}
 	for i := range s.ranks {
 		r := &s.ranks[i]
-		if copies(&k, vector{}, vector{base: 1}) {
+		if !k.Op.Reduces() {
 			sent, _ := k.Buffers(ranks, i)
 			r.own = float64(sent.Len()*k.Type.Size()) * c.Copy
 		}
@@ -140,7 +140,7 @@ func (s *simulation) Woke(rank int) {
 
 // detached tells whether what is sent in a script was copied before.
 func (s *simulation) detached() bool {
-	return s.k.Depth > 1 && s.k.Count*s.k.Type.Size() <= detachMost
+	return s.k.Depth > 1 && s.k.Count*s.k.Type.Size() <= ring.MeshSlotSize
 }
 
 func (s *simulation) kick(rank int) {

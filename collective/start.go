@@ -37,7 +37,7 @@ func (c *Comm) Start(ctx context.Context, k Call) (*Handle, error) {
 		return nil, fmt.Errorf("%s: %w", k.Op, err)
 	}
 	size := uint64(k.Type.Size())
-	send, recv := k.Buffers(c.size, c.rank)
+	send, recv := k.Buffers(c.Size(), c.Rank())
 	t := async.Task{
 		Name:   k.Op.String(),
 		Reads:  async.Span{Addr: k.Send, Len: uint64(send.Len()) * size},
@@ -45,5 +45,5 @@ func (c *Comm) Start(ctx context.Context, k Call) (*Handle, error) {
 		Run:    func(ctx context.Context, turn *fifo.Turn) error { return c.run(ctx, k, nil, turn) },
 		Cancel: func(cause error) { _ = c.fail(fmt.Errorf("%s: cancelled before its turn: %w", planned, cause)) },
 	}
-	return c.flying.Start(ctx, &c.lock, t)
+	return c.pool.Flying.Start(ctx, &c.lock, t)
 }

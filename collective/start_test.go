@@ -39,7 +39,7 @@ func newFlights(c *Comm, calls, count int) (f *flights, err error) {
 			return nil, err
 		}
 		if k.Op.OnVectors() {
-			reference.Fill(send.Bytes(), k.Type, k.Reduction, c.rank, 0, uint64(i))
+			reference.Fill(send.Bytes(), k.Type, k.Reduction, c.Rank(), 0, uint64(i))
 			k.Send, k.Recv = send.Addr(), recv.Addr()
 		} else {
 			k = Call{Op: k.Op}

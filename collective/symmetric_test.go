@@ -77,8 +77,8 @@ func TestShare(t *testing.T) {
 		if err == nil {
 			k.recv[rank], err = share(t, c, existing[(rank+1)%n], 4*count+guard)
 		}
-		if err == nil && (k.send[rank].serial == 0 || k.recv[rank].serial == 0) {
-			err = errors.New("others cannot map it")
+		if err == nil {
+			err = errors.Join(k.send[rank].Mappable(), k.recv[rank].Mappable())
 		}
 		if err == nil {
 			copy(k.send[rank].Bytes(), k.inputs[rank])

@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"ringcli/collective/hostteam"
+	"ringcli/collective/program"
 	"ringcli/collective/reduce"
 	"ringcli/ring"
 	"ringcli/trace"
@@ -122,10 +124,10 @@ func TestTimeline(t *testing.T) {
 				for again := true; again; again = begunTogether(events["operation"]) {
 					since := trace.Clock()
 					k.runs(1, count, o)
-					events = recorded(since, w.comms[0].seq)
+					events = recorded(since, w.comms[0].watch.Seq)
 				}
 				sends, receives := matched(t, events, n)
-				p := &w.comms[0].pass
+				planned, p := k.laidOut(t, count, o)
 				if want := n * p.Incoming; len(sends) != want {
 					t.Errorf("%d segments were sent, want %d", len(sends), want)
 				}
@@ -140,7 +142,7 @@ func TestTimeline(t *testing.T) {
 					t.Fatalf("%d operations, want one for each of %d ranks", got, n)
 				}
 				for _, c := range w.comms {
-					c.checkTimeline(t, events, sends, receives)
+					c.checkTimeline(t, &planned, &p.Schedule, events, sends, receives)
 				}
 			})
 		}
@@ -151,26 +153,39 @@ func TestTimeline(t *testing.T) {
 	}
 }
 
-func (c *Comm) checkTimeline(t *testing.T, events map[string][]trace.Event, sends, receives map[segment]trace.Event) {
+// laidOut is an all-reduce as it runs, and how its segments go round the ring.
+func (k *kit) laidOut(t *testing.T, count int, o CallOptions) (planned Call, p program.Counts) {
 	t.Helper()
-	p := &c.pass
-	i := slices.IndexFunc(events["operation"], func(e trace.Event) bool { return e.Start == int64(p.begun) })
+	c := k.w.comms[0]
+	planned, err := c.Plan(Call{Op: OpAllReduce, Count: count, Type: k.typ, Reduction: k.red, CallOptions: o})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.Program = program.Program{Size: c.Size()}
+	planned.LayOut(&p, planned.Op.Program())
+	return planned, p
+}
+
+func (c *Comm) checkTimeline(t *testing.T, planned *Call, p *program.Schedule, events map[string][]trace.Event, sends, receives map[segment]trace.Event) {
+	t.Helper()
+	begun := c.exec.Begun()
+	i := slices.IndexFunc(events["operation"], func(e trace.Event) bool { return e.Start == int64(begun) })
 	if i < 0 {
-		t.Fatalf("rank %d: no operation began at %d", c.rank, p.begun)
+		t.Fatalf("rank %d: no operation began at %d", c.Rank(), begun)
 	}
 	op := events["operation"][i]
-	if op.Args.Text("op") != "all-reduce" || op.Args.Text("protocol") != p.call.Protocol.String() || op.Args.Value("bytes") != uint64(p.call.Count)*4 {
-		t.Errorf("rank %d: the operation is %+v", c.rank, op.Args)
+	if op.Args.Text("op") != "all-reduce" || op.Args.Text("protocol") != planned.Protocol.String() || op.Args.Value("bytes") != uint64(planned.Count)*4 {
+		t.Errorf("rank %d: the operation is %+v", c.Rank(), op.Args)
 	}
 	within := func(what string, e trace.Event) {
 		if e.Start < op.Start || e.End > op.End || e.End < e.Start {
-			t.Errorf("rank %d: %s [%d, %d] is not within the operation [%d, %d]", c.rank, what, e.Start, e.End, op.Start, op.End)
+			t.Errorf("rank %d: %s [%d, %d] is not within the operation [%d, %d]", c.Rank(), what, e.Start, e.End, op.Start, op.End)
 		}
 	}
-	left := uint64(c.channels[ring.Left].edge.Peer)
+	left := uint64(c.ring.Left().Peer)
 	var bytes uint64
 	for k, e := range sends {
-		if k.from == uint64(c.rank) {
+		if k.from == uint64(c.Rank()) {
 			within("a send", e)
 		}
 	}
@@ -180,19 +195,19 @@ func (c *Comm) checkTimeline(t *testing.T, events map[string][]trace.Event, send
 			bytes += k.bytes
 		}
 	}
-	transfers, groups := 2*c.size-2, (p.Segments+p.Depth-1)/p.Depth
-	steps := stepsFrom(op.Start, op.End, events["step"], c.size, groups*transfers)
+	transfers, groups := 2*c.Size()-2, (p.Segments+p.Depth-1)/p.Depth
+	steps := stepsFrom(op.Start, op.End, events["step"], c.Size(), groups*transfers)
 	if steps == nil {
-		t.Fatalf("rank %d: no chain of %d steps from the operation's start at %d to its end at %d: %+v", c.rank, groups*transfers, op.Start, op.End, events["step"])
+		t.Fatalf("rank %d: no chain of %d steps from the operation's start at %d to its end at %d: %+v", c.Rank(), groups*transfers, op.Start, op.End, events["step"])
 	}
 	for i, e := range steps {
 		bytes -= e.Args.Value("bytes")
-		if transfer := uint64(i % transfers); e.Args.Value("phase") != transfer/uint64(c.size-1) || e.Args.Value("step") != transfer%uint64(c.size-1) {
-			t.Errorf("rank %d: step %d is %+v", c.rank, i, e.Args)
+		if transfer := uint64(i % transfers); e.Args.Value("phase") != transfer/uint64(c.Size()-1) || e.Args.Value("step") != transfer%uint64(c.Size()-1) {
+			t.Errorf("rank %d: step %d is %+v", c.Rank(), i, e.Args)
 		}
 	}
 	if bytes != 0 {
-		t.Errorf("rank %d: the receives have %d bytes more than the steps", c.rank, int64(bytes))
+		t.Errorf("rank %d: the receives have %d bytes more than the steps", c.Rank(), int64(bytes))
 	}
 }
 
@@ -246,11 +261,11 @@ func TestTimelineOfSharedMemory(t *testing.T) {
 			since := trace.Clock()
 			for {
 				k.check(c.op, count, c.o, false)
-				if w.comms[0].seq%inboxRecorded == 0 || c.o.Algorithm == AlgorithmRing && !c.o.Sync {
+				if w.comms[0].watch.Seq%hostteam.InboxRecorded == 0 || c.o.Algorithm == AlgorithmRing && !c.o.Sync {
 					break
 				}
 			}
-			events := recorded(since, w.comms[0].seq)
+			events := recorded(since, w.comms[0].watch.Seq)
 			if len(events["operation"]) != n || len(events["step"]) != c.steps*n || len(events["work"]) < n {
 				t.Errorf("%d operations, %d steps, %d stretches of work", len(events["operation"]), len(events["step"]), len(events["work"]))
 			}
@@ -330,7 +345,7 @@ func TestMessagesAreRecorded(t *testing.T) {
 	since := trace.Clock()
 	run := func(level string, protocol Protocol) map[string][]trace.Event {
 		withTrace(t, "off,collective="+level, io.Discard, func() { k.runs(1, count, CallOptions{Protocol: protocol}) })
-		return recorded(since, w.comms[0].seq)
+		return recorded(since, w.comms[0].watch.Seq)
 	}
 	for name := range run("info", RendezvousWrite) {
 		if strings.HasPrefix(name, "RTS") || strings.HasPrefix(name, "CTS") {
@@ -339,9 +354,10 @@ func TestMessagesAreRecorded(t *testing.T) {
 	}
 	for protocol, names := range map[Protocol][]string{RendezvousWrite: {"RTS", "CTS"}, RendezvousRead: {"RTS", "FIN"}} {
 		events := run("debug", protocol)
+		_, p := k.laidOut(t, count, CallOptions{Protocol: protocol})
 		for _, name := range names {
 			sent, received := events[name+" sent"], events[name+" received"]
-			if want := n * w.comms[0].pass.Incoming; len(sent) != want || len(received) != want {
+			if want := n * p.Incoming; len(sent) != want || len(received) != want {
 				t.Errorf("%s: %d %s sent and %d received, want %d", protocol, len(sent), name, len(received), want)
 			}
 		}

@@ -58,9 +58,7 @@ func NewPool(r *ring.Ring) *Pool {
 	return p
 }
 
-// Alloc maps n zeroed bytes outside the Go heap and registers them: where ranks
-// share a host, such that all of them can reach it. The buffer lives until Free or
-// the Comm's Close.
+// Alloc maps n zeroed bytes and registers them.
 func (p *Pool) Alloc(n uint64) (*Buffer, error) {
 	m, err := p.ring.AllocMemory(n)
 	if err != nil {
@@ -78,8 +76,7 @@ func (p *Pool) own(n uint64, m verbs.Memory) (*Buffer, error) {
 	return b, nil
 }
 
-// Register registers n bytes of the caller's memory at addr, which must lie
-// outside the Go heap and stay mapped until Free or the Comm's Close.
+// Register registers n bytes of the user's memory at addr.
 func (p *Pool) Register(addr, n uint64) (*Buffer, error) { return p.register(addr, n, nil) }
 
 func (p *Pool) register(addr, n uint64, own verbs.Memory) (*Buffer, error) {
@@ -122,12 +119,7 @@ const (
 	MayMove
 )
 
-// Share registers n bytes of the caller's memory at addr, as Register does, such that the ranks
-// of the host reach them as they reach Alloc's: no operation copies them through segments.
-// The memory must stay mapped until Free or the Comm's Close. A file
-// among it must not be made shorter: then operations fail on whoever uses it. ErrUsage:
-// the kernel does not allow it of this memory, or the ring has no shared memory; Register takes it, and
-// the error says what would do.
+// Share registers n bytes of the user's memory at addr such that the ranks of the host reach them.
 func (p *Pool) Share(addr, n uint64, how Sharing) (*Buffer, error) {
 	if err := p.Over(); err != nil {
 		return nil, fmt.Errorf("share %d bytes: %w", n, err)

@@ -198,6 +198,25 @@ func (x *Executor) copyOwn(k *plan.Call, in, out *buffer.Vector) {
 	x.Live.CopiedOwn += uint64(n)
 }
 
+// Detached is how many WRITEs are under way that no operation waits for.
+func (x *Executor) Detached() (n int) {
+	for _, ch := range x.every {
+		n += ch.detached
+	}
+	return n
+}
+
+// Staging is the bytes of landings and partial results.
+func (x *Executor) Staging() int {
+	if x.staging == nil {
+		return 0
+	}
+	return x.staging.Len()
+}
+
+// Begun is when the operation that ran last began, 0 if nothing is recorded.
+func (x *Executor) Begun() trace.Stamp { return x.flow.begun }
+
 // channelAt returns the channel of an ID, or nil.
 func (x *Executor) channelAt(id ring.EdgeID) *channel {
 	if id < 0 || int(id.First()) >= len(x.channels) {

@@ -1,4 +1,6 @@
-package collective
+// Package hostteam is ranks that compute in each other's memory: all ranks of a ring, by protocol
+// Direct, or those of a host, for their part of a call along hosts.
+package hostteam
 
 import (
 	"cmp"
@@ -8,7 +10,12 @@ import (
 	"slices"
 	"time"
 
+	"ringcli/collective/agree"
+	"ringcli/collective/buffer"
+	"ringcli/collective/exec"
+	"ringcli/collective/plan"
 	"ringcli/collective/sharedmem"
+	"ringcli/collective/watch"
 	"ringcli/ring"
 	"ringcli/ring/diagnose"
 	"ringcli/trace"
@@ -17,11 +24,23 @@ import (
 	"ringcli/verbs/memory"
 )
 
-// shared is what ranks compute with where each of them can reach the memory of all others: those of a
-// whole ring, by protocol Direct, or those of a host, for their part along hosts. It belongs to the
-// holder of the lock of the Comm.
-type shared struct {
-	c       *Comm
+// Config is what a team is made with.
+type Config struct {
+	Watch   *watch.Watch
+	Buffers *buffer.Pool
+	Ranks   []int // of the ring, this one among them, by their ranks in the team
+	Crowded bool  // they take turns on CPUs
+	All     *Team // of all ranks of the ring, if there is one: what they announce is there
+	// Device opens the device that reaches them.
+	Device func() (*ring.Device, error)
+}
+
+// Team is what ranks compute with where each of them can reach the memory of all others. It belongs to
+// whoever holds the lock of the operations.
+type Team struct {
+	*watch.Watch
+	buffers *buffer.Pool
+	all     *Team
 	ranks   []int // of the ring, by their ranks in the team
 	me      int   // in the team
 	device  *ring.Device
@@ -34,9 +53,10 @@ type shared struct {
 	affinity *cpu.Affinity
 
 	ctx     context.Context // of the operation that runs
-	running *prepared
+	running running
 	last    uint64 // the number of the last that ran over shared memory
 	before  sharedmem.Signature
+	sums    *buffer.Buffer // of the ranks of this host, along hosts: see stages
 	// A rank that waits looks around now and then, of which this is the last time in
 	// operation lookedIn.
 	looked   time.Time
@@ -45,34 +65,31 @@ type shared struct {
 	lookedIn uint64
 }
 
-// notTeam returns why this rank cannot share memory with some others, as many with it, or "".
-func (c *Comm) notTeam(what string, ranks int) string {
-	switch {
-	case ranks < sharedmem.MinRanks || ranks > sharedmem.MaxRanks:
+// running is what a wait needs to know of the operation that runs.
+type running struct {
+	signature sharedmem.Signature
+	between   bool // ranks of other hosts wait for acknowledgements
+}
+
+// NotTeam returns why so many ranks cannot share memory, or "".
+func NotTeam(what string, ranks int) string {
+	if ranks < sharedmem.MinRanks || ranks > sharedmem.MaxRanks {
 		return fmt.Sprintf("a %s of %d: expected %d to %d ranks", what, ranks, sharedmem.MinRanks, sharedmem.MaxRanks)
-	case c.options.Corrupt != nil:
-		return "faults are injected into what arrives, and nothing does"
 	}
 	return ""
 }
 
-// notShared returns why this rank cannot share memory with all others, or "".
-func (c *Comm) notShared() string {
-	if why := c.notTeam("ring", c.size); why != "" {
+// NotShared returns why this rank cannot share memory with all others of a ring, or "".
+func NotShared(r *ring.Ring) string {
+	if why := NotTeam("ring", r.Size()); why != "" {
 		return why
 	}
-	for _, e := range []*ring.Edge{c.ring.Left(), c.ring.Right()} {
-		if !sharesMemory(e) {
+	for _, e := range []*ring.Edge{r.Left(), r.Right()} {
+		if _, ok := e.Device().Context.(verbs.Mapper); !ok { // the ends of an edge can map each other's memory
 			return fmt.Sprintf("rank %d is reached over %s", e.Peer, e.Device().Name)
 		}
 	}
 	return ""
-}
-
-// sharesMemory tells whether the ends of an edge can map each other's memory.
-func sharesMemory(e *ring.Edge) bool {
-	_, ok := e.Device().Context.(verbs.Mapper)
-	return ok
 }
 
 // boardInfo is where a rank's board is, or a buffer, as it tells the others; or why it has none.
@@ -84,63 +101,67 @@ type boardInfo struct {
 	Problem string    `json:"problem,omitempty"`
 }
 
-// share makes what some ranks of the ring share, this one among them; they may be crowded, and open says
-// which device reaches them. It is collective: all ranks of the ring call it, whomever they share
-// with. One that names itself alone needs nothing and gets nil. Where some rank cannot, all do
+// New makes what some ranks of the ring share. It is collective: all ranks of the ring call it, whomever
+// they share with. One that names itself alone needs nothing and gets nil. Where some rank cannot, all do
 // without, and why says so; an error is of the ring.
-func (c *Comm) share(ctx context.Context, ranks []int, crowded bool, open func() (*ring.Device, error)) (made *shared, why string, err error) {
-	s := &shared{c: c, ranks: ranks, me: slices.Index(ranks, c.rank), peers: make([]verbs.Reached, len(ranks)), affinity: c.ring.Affinity()}
+func New(ctx context.Context, c Config) (made *Team, why string, err error) {
+	r := c.Watch.Ring
+	s := &Team{
+		Watch: c.Watch, buffers: c.Buffers, all: c.All, ranks: c.Ranks, me: slices.Index(c.Ranks, r.Rank()),
+		peers: make([]verbs.Reached, len(c.Ranks)), affinity: r.Affinity(),
+	}
 	defer func() {
 		if made == nil {
-			err = errors.Join(err, s.close())
+			err = errors.Join(err, s.Close())
 		}
 	}()
 	var mine boardInfo
 	var problem error
-	if len(ranks) > 1 {
-		mine, problem = s.makeBoard(open)
+	if len(c.Ranks) > 1 {
+		mine, problem = s.makeBoard(c.Device)
 	}
-	infos, why, err := gatherBoards(ctx, c, "boards of all ranks", mine, problem)
+	infos, why, err := gatherBoards(ctx, r, "boards of all ranks", mine, problem)
 	if why != "" || err != nil {
 		return nil, why, err
 	}
 	boards, problem := s.mapBoards(ctx, infos)
-	if _, why, err = gatherBoards(ctx, c, "views of all boards", boardInfo{}, problem); why != "" || err != nil || len(ranks) == 1 {
+	if _, why, err = gatherBoards(ctx, r, "views of all boards", boardInfo{}, problem); why != "" || err != nil || len(c.Ranks) == 1 {
 		return nil, why, err
 	}
 	s.team, err = sharedmem.New(sharedmem.Config{
-		Rank: s.me, Size: len(ranks), Numbers: ranks, Epoch: uint64(c.ring.Epoch()), Boards: boards, Map: s.view, Stop: s.stop, Long: s.long, Timeout: c.ring.Timeout,
-		Affinity: s.affinity, Crowded: crowded, Gosched: c.ring.Options().Wait == verbs.WaitGosched, Lateness: &c.times,
+		Rank: s.me, Size: len(c.Ranks), Numbers: c.Ranks, Epoch: uint64(r.Epoch()), Boards: boards, Map: s.view, Stop: s.stop, Long: s.long, Timeout: r.Timeout,
+		Affinity: s.affinity, Crowded: c.Crowded, Gosched: r.Options().Wait == verbs.WaitGosched, Lateness: &s.Times,
 	})
 	if err != nil {
 		return nil, "", err
 	}
-	if c.shared == nil { // that of all ranks comes first
-		c.announced.Store(s.team.Announcement())
+	if s.all == nil { // that of all ranks comes first
+		s.AnnounceIn(s.team.Announcement())
 	}
+	s.Teams = append(s.Teams, s)
 	return s, "", nil
 }
 
 // others are the other ranks of the team, in the ring.
-func (s *shared) others() []int {
-	return slices.DeleteFunc(slices.Clone(s.ranks), func(rank int) bool { return rank == s.c.rank })
+func (s *Team) others() []int {
+	return slices.DeleteFunc(slices.Clone(s.ranks), func(rank int) bool { return rank == s.Ring.Rank() })
 }
 
 // announced is what a rank of the team announces.
-func (s *shared) announced(rank int) *sharedmem.Announcement {
-	if all := s.c.shared; all != nil {
-		return all.team.Announced(rank)
+func (s *Team) announced(rank int) *sharedmem.Announcement {
+	if s.all != nil {
+		return s.all.team.Announced(rank)
 	}
 	return s.team.Announced(slices.Index(s.ranks, rank))
 }
 
 // gatherBoards has every rank say where its board is or what its problem is; why is the
 // first rank's that has one.
-func gatherBoards(ctx context.Context, c *Comm, what string, mine boardInfo, problem error) (infos []boardInfo, why string, err error) {
+func gatherBoards(ctx context.Context, r *ring.Ring, what string, mine boardInfo, problem error) (infos []boardInfo, why string, err error) {
 	if problem != nil {
 		mine = boardInfo{Problem: problem.Error()}
 	}
-	infos, err = gather(ctx, c, ring.Purpose{What: what, Do: ring.BeReady}, mine)
+	infos, err = agree.Gather(ctx, r, ring.Purpose{What: what, Do: ring.BeReady}, mine)
 	for rank, p := range infos {
 		if p.Problem != "" {
 			return nil, fmt.Sprintf("rank %d: %s", rank, p.Problem), nil
@@ -150,7 +171,7 @@ func gatherBoards(ctx context.Context, c *Comm, what string, mine boardInfo, pro
 }
 
 // makeBoard makes the own board.
-func (s *shared) makeBoard(open func() (*ring.Device, error)) (p boardInfo, err error) {
+func (s *Team) makeBoard(open func() (*ring.Device, error)) (p boardInfo, err error) {
 	if s.device, err = open(); err != nil {
 		return p, err
 	}
@@ -159,10 +180,10 @@ func (s *shared) makeBoard(open func() (*ring.Device, error)) (p boardInfo, err 
 		return p, err
 	}
 	size := sharedmem.BoardSize(len(s.ranks))
-	if s.board, err = s.c.ring.AllocMemory(size); err != nil {
+	if s.board, err = s.Ring.AllocMemory(size); err != nil {
 		return p, err
 	}
-	if s.reg, err = s.c.ring.RegisterMemory(s.board.Addr(), size, bufferAccess); err != nil {
+	if s.reg, err = s.Ring.RegisterMemory(s.board.Addr(), size, buffer.Access); err != nil {
 		return p, err
 	}
 	sharedmem.Open(s.board.Addr(), len(s.ranks))
@@ -170,12 +191,12 @@ func (s *shared) makeBoard(open func() (*ring.Device, error)) (p boardInfo, err 
 }
 
 // mapBoards reaches the peers, and maps their boards, to be written.
-func (s *shared) mapBoards(ctx context.Context, infos []boardInfo) (boards []uint64, err error) {
+func (s *Team) mapBoards(ctx context.Context, infos []boardInfo) (boards []uint64, err error) {
 	boards = make([]uint64, len(s.ranks))
 	for i, rank := range s.ranks {
 		switch p := infos[rank]; {
 		case len(s.ranks) == 1:
-		case rank == s.c.rank:
+		case rank == s.Ring.Rank():
 			boards[i] = s.board.Addr()
 		default:
 			if s.peers[i], err = s.device.Context.(verbs.Mapper).Reach(ctx, p.GID); err == nil {
@@ -190,10 +211,10 @@ func (s *shared) mapBoards(ctx context.Context, infos []boardInfo) (boards []uin
 }
 
 // view maps memory of a peer, to be read.
-func (s *shared) view(peer int, key, addr, length uint64) (uint64, error) {
+func (s *Team) view(peer int, key, addr, length uint64) (uint64, error) {
 	local, err := s.peers[peer].Map(uint32(key), addr, length, verbs.AccessRemoteRead)
 	if err != nil {
-		return 0, &viewError{s.ranks[peer], err}
+		return 0, &ViewError{s.ranks[peer], err}
 	}
 	if memory.MayFault.Load() {
 		s.guard()
@@ -202,65 +223,62 @@ func (s *shared) view(peer int, key, addr, length uint64) (uint64, error) {
 }
 
 // stop is asked by a rank that waits, every few microseconds.
-func (s *shared) stop() error {
-	if err := s.c.stopped(s.ctx); err != nil {
+func (s *Team) stop() error {
+	if err := s.Stopped(s.ctx); err != nil {
 		return err
 	}
-	if s.running.role != nil { // ranks of other hosts wait for acknowledgements
-		if err := s.c.token.Progress(); err != nil {
+	if s.running.between {
+		if err := s.Token.Progress(); err != nil {
 			return err
 		}
 	}
 	now := time.Now()
-	if s.lookedIn != s.c.seq {
-		s.lookedIn, s.looked = s.c.seq, now
+	if s.lookedIn != s.Seq {
+		s.lookedIn, s.looked = s.Seq, now
 	}
-	if now.Sub(s.looked) < lookAround {
+	if now.Sub(s.looked) < watch.LookAround {
 		return nil
 	}
 	s.looked = now
-	return s.c.lookAround(s.running.signature)
+	return s.Look(s.running.signature)
 }
 
 // long tells that the present operation has waited for the other ranks since then. An
 // error ends it.
-func (s *shared) long(since time.Time) error {
+func (s *Team) long(since time.Time) error {
 	now := time.Now()
-	if now.Sub(s.told) < lookAround {
+	if now.Sub(s.told) < watch.LookAround {
 		return nil
 	}
 	s.told, s.since = now, since
-	s.c.ring.Waiting(fmt.Sprintf("go on with operation %d", s.c.seq), s.others(), since)
-	p := diagnose.Place{Operation: s.c.seq}
+	p := diagnose.Place{Operation: s.Seq}
 	ranks, phase, segment := s.team.Awaits()
 	for _, rank := range ranks {
 		p.Awaits = append(p.Awaits, diagnose.Await{
 			From: s.ranks[rank], Item: diagnose.Data, Phase: phase, Segment: segment, What: fmt.Sprintf("%s (part %d)", phase, segment),
 		})
 	}
-	s.c.note(p, since, longLasts)
-	return s.c.stalled(since)
+	return s.Waits(p, since, s.others())
 }
 
-// elsewhere returns a rank that is, or was, in another operation with the number of the present
-// one, whose signature is mine; -1 is none.
-func (s *shared) elsewhere(mine sharedmem.Signature) (peer int, theirs sharedmem.Signature) {
+// Elsewhere returns a rank that is, or was, in another operation of that number than mine; -1 is none.
+func (s *Team) Elsewhere(number uint64, mine sharedmem.Signature) (peer int, theirs sharedmem.Signature) {
 	for _, rank := range s.ranks {
-		if rank == s.c.rank {
+		if rank == s.Ring.Rank() {
 			continue
 		}
-		if theirs, ok := s.announced(rank).Call(s.c.seq); ok && theirs != mine {
+		if theirs, ok := s.announced(rank).Call(number); ok && theirs != mine {
 			return rank, theirs
 		}
 	}
 	return -1, theirs
 }
 
-// inboxRecorded: one in so many operations of the inbox, and each that fails, goes
+// InboxRecorded: one in so many operations of the inbox, and each that fails, goes
 // into the flight recorder, unless the collective is traced. What a record of one takes, of
 // its steps and of the clock is as long as the operation (0.16 us for 8 bytes on two ranks),
 // and all of them would push everything else out within milliseconds.
-const inboxRecorded = 64
+const InboxRecorded = 64
 
 // affinityLooked: before one in so many operations the thread is brought back to its CPU, which
 // otherwise those do that wait long.
@@ -271,37 +289,43 @@ const affinityLooked = 256
 // hundredth from here on.
 const partsRecorded = 1 << 20
 
-// run runs a call over shared memory.
-func (s *shared) run(ctx context.Context, p *prepared) (err error) {
-	c, k := s.c, &p.call
-	c.seq++
-	c.announced.Load().Begin(c.seq, p.signature)
+// Direct is a call by protocol Direct, ready to run.
+type Direct struct {
+	Call      plan.Call
+	Signature sharedmem.Signature
+	call      sharedmem.Call
+}
+
+// Run runs a call over shared memory.
+func (s *Team) Run(ctx context.Context, d *Direct) (err error) {
+	k := &d.Call
+	s.Begin(d.Signature)
 	traced := trace.Enabled(trace.Collective)
 	begun := trace.Stamp(0)
-	if traced || k.Algorithm != AlgorithmInbox || c.seq%inboxRecorded == 0 {
+	if traced || k.Algorithm != plan.AlgorithmInbox || s.Seq%InboxRecorded == 0 {
 		begun = trace.Now()
 	}
-	if c.seq%affinityLooked == 0 {
+	if s.Seq%affinityLooked == 0 {
 		s.affinity.Restore(time.Now())
 	}
-	s.ctx, s.running = ctx, p
-	if err := c.stopped(ctx); err != nil {
+	s.ctx, s.running = ctx, running{signature: d.Signature}
+	if err := s.Stopped(ctx); err != nil {
 		return err
 	}
-	if c.token, err = c.ring.Hold(ctx); err != nil {
+	if s.Token, err = s.Ring.Hold(ctx); err != nil {
 		return err
 	}
-	sharedmem.Publish(&c.direct, c.direct+1)
+	sharedmem.Publish(&s.Shared, s.Shared+1)
 	parts := begun
-	if !traced && k.Count*k.Type.Size() < partsRecorded && c.seq%inboxRecorded != 0 && p.signature == s.before {
+	if !traced && k.Count*k.Type.Size() < partsRecorded && s.Seq%InboxRecorded != 0 && d.Signature == s.before {
 		parts = 0
 	}
-	s.before = p.signature
-	s.team.Record(c.seq, parts)
-	traceStart(c.seq, k)
-	if err = s.guarded(func() error { return s.direct(k, &p.shared) }); err == nil {
-		s.last = c.seq
-		c.token.Release()
+	s.before = d.Signature
+	s.team.Record(s.Seq, parts)
+	exec.TraceStart(s.Seq, k)
+	if err = s.guarded(func() error { return s.perform(k, &d.call) }); err == nil {
+		s.last = s.Seq
+		s.Token.Release()
 	} else {
 		err = s.explain(err)
 	}
@@ -311,28 +335,29 @@ func (s *shared) run(ctx context.Context, p *prepared) (err error) {
 	if begun != 0 {
 		end := trace.Now()
 		s.team.Recorded(end)
-		recordOperation(begun, end, k, c.seq)
+		exec.RecordOperation(begun, end, k, s.Seq)
 	}
-	traceEnd(c.seq)
+	exec.TraceEnd(s.Seq)
 	return err
 }
 
-// call is a prepared call as the team takes it.
-func (s *shared) call(p *prepared) sharedmem.Call {
-	k := &p.call
-	return sharedmem.Call{
-		Name: k.Op.String(), Phases: k.Op.SharedPhases(), Rooted: k.Op.Rooted(), Type: k.Type, Reduction: k.Reduction, Signature: p.signature,
-		Send: s.buffer(&p.in), Recv: s.buffer(&p.out),
+// Prepare prepares a call by protocol Direct.
+func (s *Team) Prepare(k *plan.Call, in, out *buffer.Vector) *Direct {
+	d := &Direct{Call: *k, Signature: k.Signature()}
+	d.call = sharedmem.Call{
+		Name: k.Op.String(), Phases: k.Op.SharedPhases(), Rooted: k.Op.Rooted(), Type: k.Type, Reduction: k.Reduction, Signature: d.Signature,
+		Send: s.buffer(in), Recv: s.buffer(out),
 	}
+	return d
 }
 
 // buffer is a vector as the team takes it.
-func (s *shared) buffer(v *vector) sharedmem.Buffer {
-	return sharedmem.Buffer{Addr: v.base, Mapped: v.serial != 0, Key: uint64(v.serial)<<32 | uint64(v.keys.RKey(s.device))}
+func (s *Team) buffer(v *buffer.Vector) sharedmem.Buffer {
+	return sharedmem.Buffer{Addr: v.Base, Mapped: v.Serial != 0, Key: uint64(v.Serial)<<32 | uint64(v.Keys.RKey(s.device))}
 }
 
 // guarded performs calls, where a buffer may be a file that somebody makes shorter.
-func (s *shared) guarded(perform func() error) (err error) {
+func (s *Team) guarded(perform func() error) (err error) {
 	if memory.MayFault.Load() {
 		s.guard()
 	}
@@ -347,16 +372,16 @@ func (s *shared) guarded(perform func() error) (err error) {
 }
 
 // guard has what is no longer there be an error of the call that runs, from now on.
-func (s *shared) guard() {
+func (s *Team) guard() {
 	if s.unguard == nil {
 		s.unguard = memory.Guard()
 	}
 }
 
-// direct has the team do what a call consists of.
-func (s *shared) direct(k *Call, d *sharedmem.Call) error {
+// perform has the team do what a call consists of.
+func (s *Team) perform(k *plan.Call, d *sharedmem.Call) error {
 	switch {
-	case k.Algorithm == AlgorithmInbox:
+	case k.Algorithm == plan.AlgorithmInbox:
 		return s.team.Inbox(d)
 	case !k.Sync:
 		return s.team.Pull(d)
@@ -366,22 +391,22 @@ func (s *shared) direct(k *Call, d *sharedmem.Call) error {
 	if err := s.team.Pull(&first); err != nil {
 		return err
 	}
-	if err := s.team.Inbox(&sharedmem.Call{Name: OpBarrier.String(), Signature: sharedmem.Signature{Digest: d.Digest}}); err != nil {
+	if err := s.team.Inbox(&sharedmem.Call{Name: plan.OpBarrier.String(), Signature: sharedmem.Signature{Digest: d.Digest}}); err != nil {
 		return err
 	}
 	return s.team.Pull(&last)
 }
 
 // explain turns an error of the team into one of the Comm.
-func (s *shared) explain(err error) error {
+func (s *Team) explain(err error) error {
 	var d *sharedmem.DisagreementError
 	var fault *memory.FaultError
 	switch {
-	case errors.Is(err, ErrTimeout):
-		return s.c.blamed(err, s.since)
+	case errors.Is(err, sharedmem.ErrTimeout):
+		return s.Blamed(err, s.since)
 	case errors.As(err, &fault):
 		whose := "another rank's"
-		if b := s.c.registered(fault.Addr, 1); b != nil {
+		if b := s.buffers.At(fault.Addr, 1); b != nil {
 			whose = "this rank's"
 		}
 		return fmt.Errorf("%w: a buffer of %s that Share took is no longer there: was its file made shorter?", err, whose)
@@ -389,24 +414,27 @@ func (s *shared) explain(err error) error {
 	if !errors.As(err, &d) || d.Epoch {
 		return err
 	}
-	return s.c.disagreement(s.running.signature, d.Peer, d.Theirs)
+	return s.Disagreement(s.running.signature, d.Peer, d.Theirs)
 }
 
 const (
-	// parting is how long a Comm that is closed waits for others that may still look
+	// Parting is how long a Comm that is closed waits for others that may still look
 	// at its board for the end of the last operation: they are at most a wake-up
 	// behind, but for those that have yet to take what this rank has posted: they get
 	// the ring's timeout. partingTick is the pause between two looks.
-	parting, partingTick = 250 * time.Millisecond, 100 * time.Microsecond
+	Parting, partingTick = 250 * time.Millisecond, 100 * time.Microsecond
 )
 
-// awaitOthers waits until no other rank needs the own board any more.
-func (s *shared) awaitOthers() {
-	most := parting
-	if s.team.Ahead() {
-		most = s.c.ring.Timeout()
+// AwaitOthers waits until no other rank needs the own board any more.
+func (s *Team) AwaitOthers() {
+	if s == nil {
+		return
 	}
-	for begun := time.Now(); time.Since(begun) < most && !s.c.ring.Failed(); time.Sleep(partingTick) {
+	most := Parting
+	if s.team.Ahead() {
+		most = s.Ring.Timeout()
+	}
+	for begun := time.Now(); time.Since(begun) < most && !s.Ring.Failed(); time.Sleep(partingTick) {
 		left := true
 		for _, rank := range s.others() {
 			left = left && s.announced(rank).HasEnded(s.last)
@@ -417,8 +445,11 @@ func (s *shared) awaitOthers() {
 	}
 }
 
-// close gives the own board back, and lets go of the others'.
-func (s *shared) close() error {
+// Close gives the own board back, and lets go of the others'.
+func (s *Team) Close() error {
+	if s == nil {
+		return nil
+	}
 	var errs []error
 	for _, p := range s.peers {
 		if p != nil {
@@ -433,3 +464,14 @@ func (s *shared) close() error {
 	}
 	return errors.Join(errs...)
 }
+
+// ViewError is that memory of a peer cannot be mapped.
+type ViewError struct {
+	Peer int
+	Err  error
+}
+
+func (e *ViewError) Error() string { return "no view of the memory of a peer: " + e.Err.Error() }
+
+// Unwrap returns why.
+func (e *ViewError) Unwrap() error { return e.Err }

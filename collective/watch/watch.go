@@ -39,6 +39,8 @@ type Watch struct {
 	Token ring.Token // of the operation that runs
 	Times lateness.Counter
 	Teams []Team // who shares memory with this rank
+	// Shared is how many operations ran over shared memory; who counts them publishes it.
+	Shared uint64
 
 	// announced is what this rank calls and where it is: in its board, if it has one. Who answers
 	// other ranks reads it with answering held, which keeps the board. The control ring waits
@@ -66,7 +68,7 @@ type longWait struct {
 func New(r *ring.Ring) *Watch {
 	w := &Watch{Ring: r, inquiry: newInquiry()}
 	w.announced.Store(new(sharedmem.Announcement))
-	r.SetCalls(w.called)
+	r.SetCalls(w.Called)
 	r.SetPlace(w.place)
 	return w
 }
@@ -86,7 +88,9 @@ func (w *Watch) AnnounceIn(a *sharedmem.Announcement) {
 }
 
 // Announce announces an operation that is about to begin.
-func (w *Watch) Announce(number uint64, s sharedmem.Signature) { w.announced.Load().Announce(number, s) }
+func (w *Watch) Announce(number uint64, s sharedmem.Signature) {
+	w.announced.Load().Announce(number, s)
+}
 
 // Begin begins the next operation.
 func (w *Watch) Begin(s sharedmem.Signature) {
@@ -134,7 +138,7 @@ func (w *Watch) place() diagnose.Place {
 	if !p.Running {
 		return p
 	}
-	p.Call = w.called(p.Operation)
+	p.Call = w.Called(p.Operation)
 	if l := w.long.Load(); l != nil && l.Operation == p.Operation && time.Now().Before(l.until) {
 		p.Gave = l.Gave
 		for _, a := range l.Awaits {
@@ -165,8 +169,8 @@ func (w *Watch) Disagreement(mine sharedmem.Signature, peer int, theirs sharedme
 	return w.Ring.Disagreement(w.Seq, map[int]string{w.Ring.Rank(): plan.CallOf(mine).String(), peer: plan.CallOf(theirs).String()}, "")
 }
 
-// called tells other ranks what this one calls as an operation; any goroutine asks.
-func (w *Watch) called(number uint64) string {
+// Called tells other ranks what this one calls as an operation; any goroutine asks.
+func (w *Watch) Called(number uint64) string {
 	w.answering.Lock()
 	defer w.answering.Unlock()
 	if s, ok := w.announced.Load().Call(number); ok {

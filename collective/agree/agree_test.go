@@ -1,4 +1,4 @@
-package collective
+package agree
 
 import "testing"
 
@@ -21,11 +21,11 @@ func TestTurns(t *testing.T) {
 		{[]string{"0-1", ""}, 0},                    // not known
 		{[]string{"0-63", "64-127", "0", "128"}, 1}, // many
 	} {
-		all := make([]capabilities, len(test.allowed))
+		all := make([]Capabilities, len(test.allowed))
 		for rank, list := range test.allowed {
 			all[rank].Allowed = list
 		}
-		if got := turnsOf(all); got != test.want {
+		if got := Turns(all); got != test.want {
 			t.Errorf("ranks on CPUs %q take %d turns: expected %d", test.allowed, got, test.want)
 		}
 	}
