@@ -9,32 +9,20 @@ import (
 )
 
 func modelExamples() []example {
-	never, once := (*float64)(nil), 1234.5
 	eager, read := bench.Variant{Algorithm: collective.AlgorithmTree, Protocol: collective.Eager}, bench.Variant{Algorithm: collective.AlgorithmRing, Protocol: collective.RendezvousRead}
-	edge := links.ModelEdge{
-		Command: "model", Operation: collective.OpAllReduce, Ranks: 3, Bytes: 1 << 30, Protocol: collective.RendezvousWrite, From: 1, To: 2, FromHost: "node1", ToHost: "node2",
-		Latency: 3.25, BW: 12.5, UsualLatency: 3, UsualBW: 48, Time: &once, Without: 400.25, Order: []int{0, 2, 1}, OrderHosts: []string{"node0", "node2", "node1"}, Ordered: 401,
-	}
-	dead, sound := edge, edge
-	dead.Time, dead.BW, dead.Order, dead.OrderHosts, dead.Ordered, dead.Unmeasured = never, 0, nil, nil, 0, 3
-	dead.FromHost, dead.ToHost = "", ""
-	sound.OK, sound.Without = true, 1200
 	times := func(bytes uint64, us ...float64) (r links.ModelSize) {
 		list := []bench.Variant{{Algorithm: collective.AlgorithmRing, Protocol: collective.Eager}, {Algorithm: collective.AlgorithmRing, Protocol: collective.ReceiverInitiated}, read, eager,
 			{Algorithm: collective.AlgorithmRecursiveDoubling, Protocol: collective.Eager}, {Algorithm: collective.AlgorithmTree, Protocol: collective.Eager}, {Algorithm: collective.AlgorithmInbox, Protocol: collective.Direct}}
 		for i := range us {
 			m := links.ModelTime{
 				Command: "model", OK: true, Operation: collective.OpAllReduce, Ranks: 7, Bytes: bytes, Algorithm: list[i].Algorithm, Protocol: list[i].Protocol,
-				Segment: 128 << 10, Depth: 4, Time: &us[i], AlgBW: 0.5, BusBW: 0.875, Fastest: i == 1, Auto: i%3 == 1,
-			}
-			if us[i] == 0 {
-				m.OK, m.Time, m.BusBW = false, nil, 0
+				Segment: 128 << 10, Depth: 4, Time: us[i], AlgBW: 0.5, BusBW: 0.875, Fastest: i == 1, Auto: i%3 == 1,
 			}
 			r.Each = append(r.Each, m)
 		}
 		return r
 	}
-	few, much := times(1<<10, 1.5, 0.875, 3, 44.5, 5, 60, 0), times(1<<30, 1234567, 83362, 999999, 123.4, 57327, 1e6, 0)
+	few, much := times(1<<10, 1.5, 0.875, 3, 44.5, 5, 60, 2), times(1<<30, 1234567, 83362, 999999, 123.4, 57327, 1e6, 2e5)
 	share := much
 	share.BusBW = true
 	return []example{
@@ -52,6 +40,5 @@ func modelExamples() []example {
 				Auto: []links.ModelStretch{{Variant: eager, From: 1 << 10}}, AutoWorst: 86.914, AutoWorstAt: 64 << 10,
 			})
 		}},
-		printing("model edge", []render.Record{edge}, []render.Record{dead}, []render.Record{sound}),
 	}
 }

@@ -47,19 +47,19 @@ more (300 us where CPUs move the data) and five spreads; of either ten times,
 whatever the noise; above 0.1 % of the own packets lost, whatever others lose.
 Of a few ranks each pair is measured several times (--passes), of which the
 best counts: other load makes a figure worse, and a fault is in all of them.
-Before anybody is named, suspects are measured again, three times (from 500
-ranks on four times), with partners that did well, and beside pairs that did
-well: what slows these, too, is nobody's fault. Where CPUs move the data,
-suspects then take turns with pairs of the same ranks, up to 24 times: named is
-who is bad each time, if these show that it is no chance (below 1e-4), and its
-ends did not wait for a CPU longer than theirs. Where there is no connection, it
-is found out which packets arrive, and in which direction. Pairs are measured
-one at a time then, the worst 64: pairs at once may share what is thin. Of a
-slow port and a thin link on one way the slower one alone is seen; a slow pair
-behind a link that leaves it less is not.
+Before anybody is named, suspects are measured again, up to 24 times, beside
+pairs that did well: named is who is bad each time, if these show that it is no
+chance (below 1e-4). Where CPUs move the data, a pair takes turns with pairs of
+the same ranks, and its ends must not wait for a CPU longer than theirs. Where
+there is no connection, it is found out which packets arrive, and in which
+direction. Pairs are measured one at a time then, up to 64: pairs at once may
+share what is thin. Of a slow port and a thin link on one way the slower one
+alone is seen; slow pairs between two groups that are slow to each other are not
+named.
 Ranks that share memory are judged by themselves.
-Groups are those of the list (node3 rack=B) or of --groups, else they are
-looked for. Groups with a higher latency are not named: they lie farther apart.
+Groups are those of the list (node3 rack=B) or of --groups. Without them, slow
+pairs that are as many as the ranks are one suspect. Groups with a higher
+latency are not named: they lie farther apart.
 
 --good and --bad write the hosts that nothing was found about, and those that
 were named for themselves, one a line: of a pair, or of two groups, nobody
@@ -89,7 +89,7 @@ func flags(fs *pflag.FlagSet) {
 	command.SizeFlag(fs, "small", smallSize, "bytes of a WRITE of the latency test")
 	command.NumberFlag(fs, "outstanding", "", 16, 1, 128, "the WRITEs in flight", "WRITEs in flight in the bandwidth test")
 	command.NumberFlag(fs, "passes", "", 0, 0, 100, "how often each pair is measured", "how often each pair is measured, of which the best counts (0: several times where there are few)")
-	fs.String("groups", "", "groups of ranks, such as 0-3,4-7; by default those of the list, else they are looked for")
+	fs.String("groups", "", "groups of ranks, such as 0-3,4-7; by default those of the list")
 	command.Completes(fs, "groups", "nothing")
 	fs.Bool("pairs", false, "show each pair in the table, too, where there are more than 56")
 	fs.String("html", "", "write a page with heat maps to this file")
@@ -229,8 +229,7 @@ func run(ctx context.Context, s *session.Session, call command.Call) (err error)
 	if err := c.announce(); err != nil {
 		return err
 	}
-	c.measuring = time.Now()
-	stopped := c.measureAll(ctx, x, c.results)
+	stopped := c.measureAll(ctx, x)
 	if stopped != nil && (ctx.Err() != nil || !isStopped(stopped)) {
 		return stopped
 	}

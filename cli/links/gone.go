@@ -17,14 +17,10 @@ type gone struct {
 	most   int
 }
 
-func newGone(n int) *gone {
-	g := &gone{failed: make([][]int, n)}
-	g.anew(goneTries)
-	return g
+// newGone has each pair tried so often.
+func newGone(n, most int) *gone {
+	return &gone{failed: make([][]int, n), tries: map[[2]int]int{}, most: most}
 }
-
-// anew has pairs tried again, so often.
-func (g *gone) anew(most int) { g.most, g.tries = most, map[[2]int]int{} }
 
 func (g *gone) is(a, b int) bool {
 	return len(g.failed[a]) >= goneRanks || len(g.failed[b]) >= goneRanks || g.tries[[2]int{min(a, b), max(a, b)}] >= g.most

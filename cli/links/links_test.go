@@ -1,7 +1,6 @@
 package links
 
 import (
-	"bytes"
 	"math"
 	"slices"
 	"strings"
@@ -151,35 +150,28 @@ func TestShade(t *testing.T) {
 			t.Errorf("%v: %q, expected %q", ratio, got, want)
 		}
 	}
-	f := links.NewFigures(5)
-	f.Alone.Set(0, 1, 3)
-	f.Alone.Set(1, 0, 2)
-	if v := worstOf(f, 0, 0, 2); v != 2 {
-		t.Errorf("the worst of 3 and 2 is %v", v)
+	f := links.NewFigures(heatMost + 1) // two ranks share a place
+	for i := range 4 {
+		f.Alone.Set(i, i+1, 2)
+		f.Latency.Set(i, i+1, 2)
 	}
-	f.Dead[1] = true
-	if v := worstOf(f, 0, 0, 2); v != -1 {
-		t.Errorf("with a pair without connection: %v", v)
+	f.Alone.Set(2, 3, 1)
+	f.Latency.Set(2, 3, 4)
+	f.Dead[4*f.N+0] = true
+	for _, h := range []heatMap{heatOf(f, f.Alone, "bandwidth", "GB/s", true), heatOf(f, f.Latency, "latency", "us", false)} {
+		if len(h.Rows) != 33 || h.Rows[0].Text[5:8] != ".. " || h.Rows[1].Text[5:8] != " 5." || h.Rows[2].Text[5:8] != "x  " || h.Rows[0].Bad() || !h.Rows[1].Bad() {
+			t.Errorf("%+v", h)
+		}
 	}
-	if v := worstOf(f, 2, 2, 4); !math.IsNaN(v) {
-		t.Errorf("of nothing: %v", v)
-	}
-}
-
-func TestDraw(t *testing.T) {
-	f := links.NewFigures(2)
-	f.Alone.Set(0, 1, 3)
-	f.Dead[2] = true
-	url, err := draw(f, f.Alone, 3, true)
-	if err != nil || !bytes.HasPrefix([]byte(url), []byte("data:image/png;base64,")) || strings.ContainsAny(string(url), "<>\"") {
-		t.Errorf("%q, %v", url, err)
+	if h := heatOf(f, f.Both, "both", "GB/s", true); h.Rows != nil {
+		t.Errorf("of nothing: %+v", h)
 	}
 }
 
 // Nobody tries any more to connect what could not be, but a rank that works with others is not
 // taken for one that is gone because of one pair, or of a rank that is.
 func TestGone(t *testing.T) {
-	g := newGone(8)
+	g := newGone(8, goneTries)
 	bad, well := roundTold{Failed: true}, roundTold{Worked: true}
 	for range goneRanks {
 		g.note(0, 2, bad, well)
@@ -187,9 +179,7 @@ func TestGone(t *testing.T) {
 	if !g.is(2, 0) || g.is(0, 1) || g.is(2, 1) {
 		t.Error("of a pair without a connection the pair alone is not tried any more")
 	}
-	if g.anew(1); g.is(0, 2) {
-		t.Error("a pair is not tried anew")
-	}
+	g = newGone(8, 1)
 	for other := 1; other < 1+goneRanks; other++ {
 		if g.is(0, other) {
 			t.Errorf("rank 0 is gone after %d failures", other-1)

@@ -25,7 +25,6 @@ type measurement struct {
 	own      []figures // this rank's since they were told last
 	rounds   int       // done
 	gone     *gone
-	probing  bool // which packets arrive is measured, and nothing else
 	again    bool // suspects are measured: who is tried no more still has no connection
 }
 
@@ -54,7 +53,7 @@ func open(ctx context.Context, s *session.Session, how howTo) (*measurement, err
 		return nil, err
 	}
 	n := m.Ring.Size()
-	return &measurement{s: s, m: m, meetings: met, how: how, gone: newGone(n)}, nil
+	return &measurement{s: s, m: m, meetings: met, how: how, gone: newGone(n, goneTries)}, nil
 }
 
 // tournament measures pairs that meet in rounds: meets says whom each rank meets in one. What a
@@ -84,14 +83,12 @@ func (x *measurement) tournament(ctx context.Context, what string, count int, me
 		default:
 			err := nowProblem
 			if err == nil {
-				e, silence := x.end(now), probeBefore
-				if x.probing {
-					silence = probeTime
-				}
-				if f = e.probe(ctx, x.number, x.m.Ring.Size(), rank, silence); !x.probing {
-					if err = e.short(&f); err == nil {
-						f, err = e.pair(ctx, rank < met[rank])
-					}
+				e := x.end(now)
+				f = e.probe(ctx, x.number, x.m.Ring.Size(), rank)
+				if err = e.short(&f); err == nil {
+					arrived := f.Arrived
+					f, err = e.pair(ctx, rank < met[rank])
+					f.Arrived = arrived
 				}
 			}
 			if ctx.Err() != nil {
@@ -102,6 +99,8 @@ func (x *measurement) tournament(ctx context.Context, what string, count int, me
 			}
 			if told.Failed, told.Worked = err != nil, err == nil; err != nil {
 				f.Dead, f.Why = true, err.Error()
+			} else {
+				f.Arrived = nil
 			}
 			x.own = append(x.own, f)
 		}

@@ -4,10 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
-	"math"
 	"math/bits"
-	"slices"
 	"strings"
 	"time"
 
@@ -32,13 +29,11 @@ import (
 const (
 	standardGamma, standardCopy rate = 20e9, 20e9
 	standardOverhead                 = 300 * time.Nanosecond
-	// softwareOverhead is where a message is a system call, at the latest a third of what
-	// the way takes.
-	softwareOverhead = 2 * time.Microsecond
 )
 
 const (
 	standardRanks                  = 8
+	mostRanks                      = 1 << 16 // more than any cluster has
 	modelMin, modelMax, modelTimes = 1 << 10, 1 << 30, 2
 )
 
@@ -60,14 +55,11 @@ hosts, and --within what an edge carries there. --software is for ranks whose
 CPU moves the data itself, as over soft; --line, the time of a cache line
 between two cores, for ranks of one host.
 
---from takes alpha and beta of each pair from what ` + "`links --output json`" + ` wrote,
-of this cluster, and says what its slowest pair costs the whole ring, since all
-data goes over each edge: the time with it, without it, and in a better order of
-the ranks, if the pairs of that were measured, as links --mesh does.
+Of a cluster that there is, ` + "`ringcli links`" + ` measures alpha and beta.
 
 Formulas: Thakur, Rabenseifner and Gropp (2005) for the algorithms, Hockney and
 LogGP for the costs; what differs is in the source, package collective/model.`,
-		Example:  "  ringcli model --ranks 1024 --alpha 3us --beta 48GB/s --op all-reduce\n  ringcli model --from links.json --op all-gather -b 1M -e 1G",
+		Example:  "  ringcli model --ranks 1024 --alpha 3us --beta 48GB/s --op all-reduce\n  ringcli model --ranks 64 --alpha 3us --beta 400Gb/s --op all-gather -b 1M -e 1G",
 		Settings: []string{"segment", "depth", "slots", "slot-size", "hosts"},
 		Flags:    modelFlags, Check: checkModel, Run: runModel,
 	}
@@ -87,8 +79,6 @@ func modelFlags(fs *pflag.FlagSet) {
 	command.DurationFlag(fs, "overhead", standardOverhead, "CPU time of a message, at each end")
 	rateFlag(fs, "software", 0, "what a core sends or receives, if it moves the data itself")
 	command.DurationFlag(fs, "line", 0, "time of a cache line from core to core: the ranks share memory")
-	fs.String("from", "", "file of links that were measured (-: standard input)")
-	command.Completes(fs, "from", "files", "json")
 	size := func(name, short string, standard configs.SizeValue, usage string) {
 		fs.VarP(&standard, name, short, usage)
 	}
@@ -105,18 +95,17 @@ type modelling struct {
 	sizes  []uint64
 	m      model.Machine
 	costs  ModelCosts
-	from   cluster // of --from
 	option collective.CallOptions
 	list   []bench.Variant
 }
 
-func checkModel(ctx context.Context, s *session.Session, call command.Call, _ int) error {
-	_, err := newModelling(ctx, s, call, false)
+func checkModel(_ context.Context, s *session.Session, call command.Call, _ int) error {
+	_, err := newModelling(s, call)
 	return err
 }
 
-func runModel(ctx context.Context, s *session.Session, call command.Call) error {
-	g, err := newModelling(ctx, s, call, true)
+func runModel(_ context.Context, s *session.Session, call command.Call) error {
+	g, err := newModelling(s, call)
 	if err != nil {
 		return err
 	}
@@ -134,9 +123,8 @@ func runModel(ctx context.Context, s *session.Session, call command.Call) error 
 	return g.print(s, rows)
 }
 
-// newModelling reads what was asked for. The file is read once, since it may be standard
-// input: where it only is to be checked, the file is not.
-func newModelling(ctx context.Context, s *session.Session, call command.Call, read bool) (*modelling, error) {
+// newModelling reads the flags.
+func newModelling(s *session.Session, call command.Call) (*modelling, error) {
 	fs := call.Flags
 	g := &modelling{op: command.Value[collective.Operation](fs, "op"), typ: command.Value[reduce.Type](fs, "type")}
 	config := s.Config
@@ -149,29 +137,16 @@ func newModelling(ctx context.Context, s *session.Session, call command.Call, re
 		}
 	}
 	g.option = collective.CallOptions{Segment: int(config.Size("segment")), Depth: config.Int("depth")}
-	path, given := command.TextOf(fs, "from"), func(name string) bool { return fs.Changed(name) }
-	switch {
-	case path == "" && given("from"):
-		return nil, exit.Usagef("model: --from \"\": expected a file; is a variable not set?")
-	case path != "" && (given("alpha") || given("beta") || given("ranks")):
-		return nil, exit.Usagef("model: --from with --ranks, --alpha or --beta: expected the file, which has them, or these")
-	case path == "" && (!given("alpha") || !given("beta")):
-		return nil, exit.Usagef("model: no cluster: expected --alpha and --beta, such as --ranks 1024 --alpha 3us --beta 48GB/s, or --from FILE of `ringcli links --output json`")
+	if !fs.Changed("alpha") || !fs.Changed("beta") {
+		return nil, exit.Usagef("model: no cluster: expected --alpha and --beta, such as --ranks 1024 --alpha 3us --beta 48GB/s, or the medians of `ringcli links`")
 	}
 	ranks := command.NumberOf(fs, "ranks")
-	if path != "" && read {
-		var err error
-		if g.from, err = readLinks(ctx, path, s.Stdin); err != nil {
-			return nil, err
-		}
-		ranks = g.from.ranks
-	}
 	line := command.Value[time.Duration](fs, "line").Seconds()
 	g.shape = collective.Shape{Ranks: ranks, Slots: config.Int("slots"), SlotSize: int(config.Size("slot-size")), Shared: line > 0}
 	g.m = model.Machine{
 		Ranks: ranks, Edge: model.Edge{Alpha: command.Value[time.Duration](fs, "alpha").Seconds(), Beta: command.Value[rate](fs, "beta").perByte()},
 		Overhead: command.Value[time.Duration](fs, "overhead").Seconds(), Line: line,
-		Gamma: model.Flat(command.Value[rate](fs, "gamma").perByte()), Copy: model.Flat(command.Value[rate](fs, "copy").perByte()),
+		Gamma: command.Value[rate](fs, "gamma").perByte(), Copy: command.Value[rate](fs, "copy").perByte(),
 	}
 	if by := config.String("hosts"); by != ring.HostsAuto {
 		hosts, err := topology.Parse(by, ranks)
@@ -187,17 +162,16 @@ func newModelling(ctx context.Context, s *session.Session, call command.Call, re
 		g.m.Within = &model.Edge{Alpha: g.m.Edge.Alpha, Beta: within.perByte()}
 	}
 	if software := command.Value[rate](fs, "software"); software > 0 {
-		g.software(software.perByte(), true)
+		g.shape.Software = true
+		g.m.SendByte, g.m.RecvByte = software.perByte(), software.perByte()
 	}
-	if g.from.edges != nil {
-		g.ofLinks(given)
-	}
-	if g.m.RecvByte == nil { // else a CPU carries it
+	if g.m.RecvByte == 0 { // else a CPU carries it
 		g.shape.LinkMbps = int(8 / g.m.Edge.Beta / 1e6)
 	}
+	gigabytes := func(flag string) float64 { return timing.SixPlaces(float64(command.Value[rate](fs, flag)) / 1e9) }
 	g.costs = ModelCosts{
-		Alpha: timing.ThreePlaces(g.m.Edge.Alpha * 1e6), Beta: timing.SixPlaces(inverse(g.m.Edge.Beta)), Gamma: timing.SixPlaces(inverse(g.m.Gamma.At(1))),
-		Copy: timing.SixPlaces(inverse(g.m.Copy.At(1))), Overhead: timing.ThreePlaces(g.m.Overhead * 1e6), Software: timing.SixPlaces(inverse(g.m.RecvByte.At(1))), Line: timing.ThreePlaces(line * 1e6),
+		Alpha: timing.ThreePlaces(g.m.Edge.Alpha * 1e6), Beta: gigabytes("beta"), Gamma: gigabytes("gamma"), Copy: gigabytes("copy"),
+		Overhead: timing.ThreePlaces(g.m.Overhead * 1e6), Software: gigabytes("software"), Line: timing.ThreePlaces(line * 1e6),
 	}
 	var err error
 	if g.sizes, err = g.sizesOf(fs); err != nil {
@@ -205,45 +179,6 @@ func newModelling(ctx context.Context, s *session.Session, call command.Call, re
 	}
 	g.list, err = g.variants()
 	return g, err
-}
-
-// inverse is a time per byte as GB/s.
-func inverse(perByte float64) float64 {
-	if perByte == 0 {
-		return 0
-	}
-	return 1 / perByte / 1e9
-}
-
-// software has the CPU move the data: that of who receives, and of who sends where that is
-// not shared memory.
-func (g *modelling) software(perByte float64, sends bool) {
-	g.shape.Software = sends
-	g.m.RecvByte = model.Flat(perByte)
-	if sends {
-		g.m.SendByte = model.Flat(perByte)
-	}
-}
-
-// ofLinks takes over what was measured. The way of a small message has its overheads in it,
-// which are paid apart from it.
-func (g *modelling) ofLinks(given func(string) bool) {
-	usual := model.Usual(slices.Collect(maps.Values(g.from.edges)))
-	provider, _, _ := strings.Cut(g.from.device, ":")
-	if (provider == "soft" || provider == "shm") && !given("software") {
-		g.software(usual.Beta, provider == "soft")
-	}
-	if provider == "soft" && !given("overhead") {
-		g.m.Overhead = softwareOverhead.Seconds()
-	}
-	g.m.Overhead = min(g.m.Overhead, usual.Alpha/3)
-	g.m.Edges = map[model.Pair]model.Edge{}
-	for p, e := range g.from.edges {
-		e.Alpha = max(0, e.Alpha-2*g.m.Overhead)
-		g.m.Edges[p] = e
-	}
-	g.m.Edge = usual
-	g.m.Edge.Alpha -= 2 * g.m.Overhead
 }
 
 func (g *modelling) sizesOf(fs *pflag.FlagSet) (sizes []uint64, err error) {
@@ -328,21 +263,16 @@ func (g *modelling) row(size uint64) (r ModelSize, err error) {
 			Command: "model", Operation: g.op, Ranks: g.shape.Ranks, Bytes: size, Algorithm: v.Algorithm, Protocol: v.Protocol, Segment: k.Segment, Depth: k.Depth,
 			Auto: auto.Algorithm == v.Algorithm && auto.Protocol == v.Protocol,
 		}
-		if t := g.m.Time(k); !math.IsInf(t, 1) {
-			us := timing.ThreePlaces(t * 1e6)
-			m.OK, m.Time = true, &us
-			if size > 0 {
-				m.AlgBW, m.BusBW = timing.Bandwidth(g.op.String(), size, g.shape.Ranks, us)
-			}
-			if best < 0 || us < *r.Each[best].Time*(1-tie) {
-				best = len(r.Each)
-			}
+		m.OK, m.Time = true, timing.ThreePlaces(g.m.Time(k)*1e6)
+		if size > 0 {
+			m.AlgBW, m.BusBW = timing.Bandwidth(g.op.String(), size, g.shape.Ranks, m.Time)
+		}
+		if best < 0 || m.Time < r.Each[best].Time*(1-tie) {
+			best = len(r.Each)
 		}
 		r.Each = append(r.Each, m)
 	}
-	if best >= 0 {
-		r.Each[best].Fastest = true
-	}
+	r.Each[best].Fastest = true
 	return r, nil
 }
 
@@ -357,18 +287,7 @@ func (g *modelling) print(s *session.Session, rows []ModelSize) error {
 		}
 		err = errors.Join(err, s.Out.Notes(render.Faint, append([]string{"busbw in GB/s (1e9 bytes)"}, heads...)...), s.Out.Print(render.Records(rows)...))
 	}
-	err = errors.Join(err, s.Out.Print(g.summary(rows)))
-	if g.from.edges == nil || err != nil {
-		return err
-	}
-	at := []int{len(rows) - 1}
-	if len(rows) > 1 {
-		at = []int{0, len(rows) - 1}
-	}
-	for _, i := range at {
-		err = errors.Join(err, s.Out.Print(g.slowEdge(rows[i])))
-	}
-	return err
+	return errors.Join(err, s.Out.Print(g.summary(rows)))
 }
 
 // summary says which is the fastest from where on.
@@ -385,24 +304,12 @@ func (g *modelling) summary(rows []ModelSize) ModelSummary {
 		return true
 	}
 	for i, r := range rows {
-		var best, auto *ModelTime
-		for j := range r.Each {
-			if r.Each[j].Fastest {
-				best = &r.Each[j]
-			}
-			if r.Each[j].Auto {
-				auto = &r.Each[j]
-			}
-		}
-		if auto != nil {
+		best := r.first(func(m *ModelTime) bool { return m.Fastest })
+		if auto := r.first(func(m *ModelTime) bool { return m.Auto }); auto != nil {
 			join(&sum.Auto, auto.variant(), auto.Bytes)
-		}
-		if best == nil {
-			sum.OK = false // the edge that follows says why
-			continue
-		}
-		if auto != nil && auto.Time != nil && *best.Time > 0 && *auto.Time / *best.Time > sum.AutoWorst {
-			sum.AutoWorst, sum.AutoWorstAt = timing.ThreePlaces(*auto.Time / *best.Time), auto.Bytes
+			if best.Time > 0 && auto.Time/best.Time > sum.AutoWorst {
+				sum.AutoWorst, sum.AutoWorstAt = timing.ThreePlaces(auto.Time/best.Time), auto.Bytes
+			}
 		}
 		from := best.Bytes
 		if last := len(sum.Fastest) - 1; last >= 0 && sum.Fastest[last].Variant != best.variant() {
@@ -436,44 +343,3 @@ func (g *modelling) crossover(was, is bench.Variant, lo, hi uint64) uint64 {
 
 // tie is a lead that is none.
 const tie = 0.01
-
-// costly is from which share on an edge is worth a warning.
-const costly = 1.1
-
-// slowEdge is what the worst edge costs the best of the protocols round the ring, at one size.
-func (g *modelling) slowEdge(r ModelSize) ModelEdge {
-	v := bench.Variant{Algorithm: collective.AlgorithmRing, Protocol: collective.Eager}
-	least := math.Inf(1)
-	for _, m := range r.Each {
-		if m.Algorithm == collective.AlgorithmRing && m.Protocol != collective.Direct && m.Time != nil && *m.Time < least {
-			v, least = m.variant(), *m.Time
-		}
-	}
-	size := r.Each[0].Bytes
-	k, err := g.call(size, v)
-	if err != nil {
-		panic("model: " + err.Error()) // it was called so for the table
-	}
-	slow := g.m.Slow(k)
-	us := func(t float64) float64 { return timing.ThreePlaces(t * 1e6) }
-	e := ModelEdge{
-		Command: "model", OK: slow.With < costly*slow.Without, Operation: g.op, Ranks: g.shape.Ranks, Bytes: size, Protocol: v.Protocol,
-		From: slow.Pair.From, To: slow.Pair.To, FromHost: g.from.hosts[slow.Pair.From], ToHost: g.from.hosts[slow.Pair.To],
-		Latency: us(g.from.edges[slow.Pair].Alpha), BW: timing.SixPlaces(inverse(slow.Edge.Beta)),
-		UsualLatency: us(slow.Usual.Alpha + 2*g.m.Overhead), UsualBW: timing.SixPlaces(inverse(slow.Usual.Beta)),
-		Without: us(slow.Without), Unmeasured: g.shape.Ranks*(g.shape.Ranks-1) - len(g.from.edges),
-	}
-	if !math.IsInf(slow.With, 1) {
-		t := us(slow.With)
-		e.Time = &t
-	}
-	if slow.Order != nil && !math.IsInf(slow.Ordered, 1) {
-		e.Order, e.Ordered = slow.Order, us(slow.Ordered)
-		for _, r := range e.Order {
-			if !slices.Contains(g.from.hosts, "") {
-				e.OrderHosts = append(e.OrderHosts, g.from.hosts[r])
-			}
-		}
-	}
-	return e
-}

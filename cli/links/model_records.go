@@ -14,7 +14,7 @@ import (
 // algorithm and protocol.
 type ModelTime struct {
 	Command   string               `json:"command"`
-	OK        bool                 `json:"ok"` // it has a time: no edge on its way carries nothing
+	OK        bool                 `json:"ok"` // always
 	Operation collective.Operation `json:"operation"`
 	Ranks     int                  `json:"ranks"`
 	Bytes     uint64               `json:"bytes" col:"size|8|size"` // of the whole vector
@@ -22,7 +22,7 @@ type ModelTime struct {
 	Protocol  collective.Protocol  `json:"protocol"`
 	Segment   int                  `json:"segment"` // bytes; 0 under direct
 	Depth     int                  `json:"depth"`   // segments in flight; 0 under direct
-	Time      *float64             `json:"time_us"` // null: it never ends
+	Time      float64              `json:"time_us"`
 	AlgBW     float64              `json:"algbw_GBps"`
 	BusBW     float64              `json:"busbw_GBps"`
 	Fastest   bool                 `json:"fastest"` // of all at this length; a hundredth is no lead
@@ -40,6 +40,16 @@ type ModelSize struct {
 	BusBW bool
 }
 
+// first is the first that is meant; nil if none is.
+func (r ModelSize) first(meant func(*ModelTime) bool) *ModelTime {
+	for i := range r.Each {
+		if meant(&r.Each[i]) {
+			return &r.Each[i]
+		}
+	}
+	return nil
+}
+
 // Row implements render.Tabular.
 func (r ModelSize) Row() ([]render.Column, []render.Cell) {
 	head, row := render.Select(r.Each[0], "Bytes=size|8|size")
@@ -53,15 +63,9 @@ func (r ModelSize) Row() ([]render.Column, []render.Cell) {
 		case m.Auto:
 			mark = "< "
 		}
-		name, text := "time", "-"
+		name, text := "time", render.Figure(m.Time)
 		if r.BusBW {
-			name = "busbw"
-		}
-		if m.Time != nil {
-			text = render.Figure(*m.Time)
-			if r.BusBW {
-				text = render.Figure(m.BusBW)
-			}
+			name, text = "busbw", render.Figure(m.BusBW)
 		}
 		head = append(head, render.Column{Name: name + "  ", Width: 9})
 		row = append(row, render.Cell{Text: text + mark, Mood: mood})
@@ -97,8 +101,8 @@ func headLines(list []bench.Variant) []string {
 
 // ModelCosts are what a cluster's parts cost in the model; what is 0 costs nothing.
 type ModelCosts struct {
-	Alpha    float64 `json:"alpha_us"`                // of a message, beside its length; of measured links the median
-	Beta     float64 `json:"beta_GBps"`               // of an edge, each way; likewise
+	Alpha    float64 `json:"alpha_us"`                // of a message, beside its length
+	Beta     float64 `json:"beta_GBps"`               // of an edge, each way
 	Gamma    float64 `json:"gamma_GBps"`              // of a reduction by one core
 	Copy     float64 `json:"copy_GBps"`               // of a copy by one core
 	Overhead float64 `json:"overhead_us"`             // CPU time of a message at each end
@@ -168,70 +172,4 @@ func stretchText(list []ModelStretch) string {
 		}
 	}
 	return strings.Join(parts, ", ")
-}
-
-// ModelEdge is what the edge of a ring that costs it most costs an operation round the
-// ring.
-type ModelEdge struct {
-	Command   string               `json:"command"`
-	OK        bool                 `json:"ok"` // it costs less than a tenth
-	Operation collective.Operation `json:"operation"`
-	Ranks     int                  `json:"ranks"`
-	Bytes     uint64               `json:"bytes"` // of the whole vector
-	Protocol  collective.Protocol  `json:"protocol"`
-	From      int                  `json:"from"` // the rank that sends over it
-	To        int                  `json:"to"`
-	FromHost  string               `json:"from_host,omitempty"`
-	ToHost    string               `json:"to_host,omitempty"`
-	Latency   float64              `json:"latency_us"`
-	BW        float64              `json:"write_GBps"`
-	// UsualLatency and UsualBW are the medians of the ring's edges.
-	UsualLatency float64  `json:"usual_latency_us"`
-	UsualBW      float64  `json:"usual_write_GBps"`
-	Time         *float64 `json:"time_us"` // of the operation; null: it never ends
-	Without      float64  `json:"without_us"`
-	// Order is a better order of the ranks round the ring; absent if none is known, as of
-	// pairs that were not measured.
-	Order      []int    `json:"order,omitempty"`
-	OrderHosts []string `json:"order_hosts,omitempty"` // the list in that order; absent if a host is not known
-	Ordered    float64  `json:"order_us,omitempty"`
-	// Unmeasured is how many directed pairs of ranks nothing is known of.
-	Unmeasured int `json:"unmeasured_pairs"`
-}
-
-func (e ModelEdge) end(rank int, host string) string {
-	if host == "" {
-		return fmt.Sprintf("rank %d", rank)
-	}
-	return fmt.Sprintf("rank %d (%s)", rank, host)
-}
-
-// Lines implements render.Told.
-func (e ModelEdge) Lines() []render.Line {
-	size := configs.FormatSize(e.Bytes)
-	pair := fmt.Sprintf("%s to %s, %s us and %s GB/s where %s us and %s GB/s are usual,", e.end(e.From, e.FromHost), e.end(e.To, e.ToHost),
-		render.Figure(e.Latency), render.Figure(e.BW), render.Figure(e.UsualLatency), render.Figure(e.UsualBW))
-	switch {
-	case e.Time == nil:
-		return e.ordered(render.Line{Mood: render.Bad, Text: fmt.Sprintf("%s stops the ring: without it, %s by %s takes %s us", pair, size, e.Protocol, render.Figure(e.Without))})
-	case e.OK:
-		return []render.Line{{Mood: render.Good, Text: fmt.Sprintf("no edge costs the ring a tenth at %s: %s costs %.1f %%", size, pair[:len(pair)-1], (*e.Time/e.Without-1)*100)}}
-	}
-	return e.ordered(render.Line{Mood: render.Fair, Text: fmt.Sprintf("%s makes %s by %s %.2f times as long for the whole ring: %s us, and %s us without it",
-		pair, size, e.Protocol, *e.Time/e.Without, render.Figure(*e.Time), render.Figure(e.Without))})
-}
-
-func (e ModelEdge) ordered(first render.Line) []render.Line {
-	text := "no other order of the ranks is better"
-	switch {
-	case e.Order != nil:
-		list := e.OrderHosts
-		if list == nil {
-			list = render.Words(e.Order)
-		}
-		text = fmt.Sprintf("a better order of the list: %s: %s us", strings.Join(list, ","), render.Figure(e.Ordered))
-	case e.Unmeasured > 0:
-		text += " among the pairs that were measured: `links --mesh` measures all"
-	}
-	return []render.Line{first, {Text: text}}
 }

@@ -18,8 +18,8 @@ const (
 	// probeTime is how long probes are waited for: a busy peer is some 100 ms late with its own.
 	// They are sent again every probeEvery.
 	probeTime, probeEvery = 2 * time.Second, 200 * time.Millisecond
-	// probeBefore is for how long they are waited for before a pair is measured, if none comes.
-	probeBefore = 2 * probeEvery
+	// probeSilence is how long they are waited for if none comes.
+	probeSilence = 2 * probeEvery
 	// probeLongest is how many more of the longest are sent, one of which will do.
 	probeLongest = 7
 	// probeMarks is added to the marks, which no one else counts from there.
@@ -27,8 +27,8 @@ const (
 )
 
 // probe finds out which packets arrive from the other end, and lets it find out the same. It gives
-// up after silence without any.
-func (e *end) probe(ctx context.Context, number uint64, ranks, rank int, silence time.Duration) figures {
+// up after some silence.
+func (e *end) probe(ctx context.Context, number uint64, ranks, rank int) figures {
 	f := e.figures()
 	p, can := e.Prober()
 	if !can {
@@ -43,7 +43,7 @@ func (e *end) probe(ctx context.Context, number uint64, ranks, rank int, silence
 	}
 	var came []int
 	all := func() bool { return slices.Contains(came, e.MTU) }
-	for begun := time.Now(); !all() && time.Since(begun) < probeTime && (len(came) > 0 || time.Since(begun) < silence) && ctx.Err() == nil; {
+	for begun := time.Now(); !all() && time.Since(begun) < probeTime && (len(came) > 0 || time.Since(begun) < probeSilence) && ctx.Err() == nil; {
 		// The other end may go on at once, and sends no more.
 		if errors.Join(p.Probe(mark(rank, e.Peer), mtus, 1), p.Probe(mark(rank, e.Peer), mtus[len(mtus)-1:], probeLongest)) != nil {
 			return f

@@ -17,21 +17,18 @@ import (
 
 // report is what a run has found, and shows.
 type report struct {
-	s     *session.Session
-	mode  string
-	how   howTo
-	all   bool // pairs are shown
-	hosts []string
-	begun time.Time
-	// measuring is when the first round began.
-	measuring time.Time
-	files     *files
-	results   *results
-	again     int // rounds
-	anew      int // measurements of suspects that were announced
-	rounds    int
-	ruled     int
-	arrived   map[links.Pair]int // the longest path MTU of which packets arrive, of pairs without a connection
+	s       *session.Session
+	mode    string
+	how     howTo
+	all     bool // pairs are shown
+	hosts   []string
+	begun   time.Time
+	files   *files
+	results *results
+	again   int // rounds
+	rounds  int
+	ruled   int
+	arrived map[links.Pair]int // the longest path MTU of which packets arrive, of pairs without a connection
 }
 
 // announce says what comes.
@@ -49,9 +46,6 @@ func (c *report) announce() error {
 	}
 	if c.passes() > 1 {
 		what += fmt.Sprintf("; each %d times, of which the best counts", c.passes())
-	}
-	if c.most() > c.passes() {
-		what += fmt.Sprintf(", or up to %d where the figures are noisy", c.most())
 	}
 	return c.s.Out.Notes(render.Faint, "links of "+c.s.Member.Where()+": "+what,
 		fmt.Sprintf("WRITEs of %s, %d in flight; latency is half the round trip of %s", render.Bytes(uint64(c.how.bytes)), c.how.outstanding, render.Bytes(uint64(c.how.small))))
@@ -85,43 +79,20 @@ func (c *report) roundsOf() int {
 	}
 }
 
-const (
-	// quiet is the noise of the best of several passes with which a fault of a fifth is seen; while
-	// there is more, and few rounds, there are more passes, up to morePasses times as many.
-	quiet      = 0.04
-	morePasses = 3
-)
-
-// most is how many passes there are where the figures are noisy.
-func (c *report) most() int {
-	n := c.passes()
-	if c.how.passes == 0 && n > 1 {
-		n *= morePasses
-	}
-	return n
-}
-
-// measureAll goes through the passes, and has what all ranks have measured in into.
-func (c *report) measureAll(ctx context.Context, x *measurement, into *results) error {
-	least, most := c.passes(), c.most()
-	x.gone.anew(goneTries)
-	for pass := range most {
-		err := c.measure(ctx, x, pass)
-		if err != nil && (ctx.Err() != nil || !isStopped(err)) {
-			return err
-		}
-		if pass+1 >= least || err != nil {
-			all, tellErr := x.tell(ctx)
-			if tellErr != nil {
-				return tellErr
-			}
-			into.add(all)
-			if err != nil || into.figures.Noise <= quiet {
-				return err
-			}
+// measureAll goes through the passes, and has what all ranks have measured in the results.
+func (c *report) measureAll(ctx context.Context, x *measurement) error {
+	var stopped error
+	for pass := 0; pass < c.passes() && stopped == nil; pass++ {
+		if stopped = c.measure(ctx, x, pass); stopped != nil && (ctx.Err() != nil || !isStopped(stopped)) {
+			return stopped
 		}
 	}
-	return nil
+	all, err := x.tell(ctx)
+	if err != nil {
+		return err
+	}
+	c.results.add(all)
+	return stopped
 }
 
 // measure goes through the rounds of the mode. In each pass of a mesh other pairs meet at once:
@@ -162,134 +133,63 @@ const softLate = 300
 // figures, and so come to the same.
 func (c *report) judge(ctx context.Context, x *measurement) (*links.Verdict, error) {
 	n := len(c.hosts)
-	o := links.Defaults
+	o := links.Options{Busy: c.results.copied}
 	if c.results.soft {
 		o.LateLeast = softLate
 	}
 	v := links.Judge(c.results.figures, o)
-	first := len(v.Findings)
-	x.gone, x.again = newGone(n), true
-	var repeats []*results
-	for range links.Confirmations(n) {
-		batches := v.Retests(n)
+	first, again := len(v.Findings), newResults(n, nil)
+	x.again = true
+	for round := 1; ; round++ {
+		batches := v.Trials(n)
 		if len(batches) == 0 {
 			break
 		}
-		again := newResults(n, c.results.figures.Group)
-		if c.mode == modeShift { // it takes the load of all
-			if err := c.measureAll(ctx, x, again); err != nil {
-				return nil, err
-			}
-		} else {
-			x.gone.anew(1)
-			if err := c.announceAgain(x, c.passes(), batches...); err != nil {
-				return nil, err
-			}
-			for range c.passes() {
-				if err := x.pairs(ctx, "suspects again", batches...); err != nil {
-					return nil, err
-				}
-			}
-			all, err := x.tell(ctx)
-			if err != nil {
-				return nil, err
-			}
-			again.add(all)
-		}
-		v = v.Confirm(again.figures)
-		repeats = append(repeats, again)
-		if c.mode == modeShift {
-			break
-		}
-	}
-	held := len(v.Findings)
-	v = v.Final()
-	if c.results.copied && c.mode != modeShift {
-		before, again := len(v.Findings), newResults(n, c.results.figures.Group)
 		var err error
-		if v, err = c.try(ctx, x, v, again); err != nil {
+		x.gone = newGone(n, 1)
+		if c.mode == modeShift { // it takes the load of all, and for what arrives pairs
+			err = c.measure(ctx, x, round)
+			dead := *v
+			dead.Findings = slices.DeleteFunc(slices.Clone(v.Findings), func(f links.Finding) bool { return f.Kind != links.Dead })
+			batches, x.gone = dead.Trials(n), newGone(n, 1)
+		}
+		if err == nil {
+			err = x.pairs(ctx, "suspects again, with pairs that did well", batches...)
+		}
+		if err != nil {
 			return nil, err
-		}
-		held -= before - len(v.Findings)
-		repeats = append(repeats, again)
-	}
-	for _, again := range repeats { // not before: the verdict is about the first figures
-		c.results.takeAgain(again, func(p links.Pair) bool { return crosses(v, p) })
-	}
-	if err := c.probe(ctx, x, v); err != nil {
-		return nil, err
-	}
-	c.again, c.rounds, c.ruled = x.rounds-c.rounds, x.rounds, max(0, first-held-v.Undecided)
-	return v, nil
-}
-
-// try has the suspects that are left measured in turn with pairs that did well, until it is told
-// which of them the load of the hosts does not explain.
-func (c *report) try(ctx context.Context, x *measurement, v *links.Verdict, again *results) (*links.Verdict, error) {
-	n := len(c.hosts)
-	for round := links.TrialRounds; ; round += links.TrialRounds {
-		pairs := v.Trials(n)
-		if len(pairs) == 0 {
-			return v, nil
-		}
-		var batches [][]links.Pair
-		for _, p := range pairs {
-			batches = append(batches, []links.Pair{p})
-		}
-		if err := c.announceAgain(x, links.TrialRounds, batches...); err != nil {
-			return nil, err
-		}
-		for range links.TrialRounds {
-			if err := x.pairs(ctx, "suspects in turn with others", batches...); err != nil {
-				return nil, err
-			}
 		}
 		all, err := x.tell(ctx)
 		if err != nil {
 			return nil, err
 		}
 		again.add(all)
-		v = v.Try(n, again.draws, round >= links.TrialMost)
+		v = v.Try(n, again.draws, round == links.MostRounds)
 	}
+	c.ruled = first - len(v.Findings) - v.Undecided
+	v = v.Final()
+	// Not before: the verdict is about the first figures.
+	c.results.takeAgain(again, func(p links.Pair) bool { return crosses(v, p) })
+	c.probed(v)
+	c.again, c.rounds = x.rounds-c.rounds, x.rounds
+	return v, nil
 }
 
-// mostProbed is how many pairs of a rank without a connection are probed.
-const mostProbed = 3
-
-// probe finds out which packets arrive where there is no connection, and in which direction: a rank
+// probed notes which packets arrived where there is no connection, and in which direction: a rank
 // that sends well and receives nothing is a receiver.
-func (c *report) probe(ctx context.Context, x *measurement, v *links.Verdict) error {
-	var pairs []links.Pair
-	for i := range v.Findings {
-		f, own := &v.Findings[i], 0
-		for at, x := range c.results.best {
-			if p := (links.Pair{From: at / c.results.n, To: at % c.results.n}); f.Kind == links.Dead && x != nil && x.Dead && f.Has(p) && own < mostProbed {
-				if own++; !slices.Contains(pairs, p.Reverse()) && !slices.Contains(pairs, p) {
-					pairs = append(pairs, p)
-				}
-			}
-		}
-	}
-	if len(pairs) == 0 {
-		return nil
-	}
-	x.gone, x.again, x.probing = newGone(len(c.hosts)), false, true
-	if err := x.pairs(ctx, "which packets arrive", pairs); err != nil {
-		return err
-	}
-	all, err := x.tell(ctx)
+func (c *report) probed(v *links.Verdict) {
 	c.arrived = map[links.Pair]int{}
-	for rank, list := range all {
-		for _, f := range list {
-			if f.Arrived != nil {
-				c.arrived[links.Pair{From: f.To, To: rank}] = *f.Arrived
+	for at, list := range c.results.samples {
+		p := links.Pair{From: at % c.results.n, To: at / c.results.n} // the end that measured received
+		for _, x := range list {
+			if known, ok := c.arrived[p]; x.Arrived != nil && (!ok || *x.Arrived > known) {
+				c.arrived[p] = *x.Arrived
 			}
 		}
 	}
 	for i := range v.Findings {
 		c.direct(&v.Findings[i])
 	}
-	return err
 }
 
 // direct leaves the direction of a finding out in which longer packets arrive.
@@ -332,21 +232,6 @@ func (c *report) reach(f *links.Finding) (there, back *int) {
 	return there, back
 }
 
-// announceAgain says how many pairs are measured again, so often, and how long that takes, by the
-// time of the rounds until now.
-func (c *report) announceAgain(x *measurement, times int, batches ...[]links.Pair) error {
-	pairs, rounds := 0, 0
-	for _, b := range batches {
-		pairs, rounds = pairs+len(b), rounds+times*len(links.Disjoint(len(c.hosts), b))
-	}
-	if rounds == 0 {
-		return nil
-	}
-	c.anew++
-	took := time.Since(c.measuring) / time.Duration(max(1, x.rounds)) * time.Duration(rounds)
-	return c.s.Out.Notes(render.Faint, fmt.Sprintf("measuring suspects again (%d), with pairs that did well: %s, %s, about %s", c.anew, count(pairs, "pair"), count(rounds, "round"), max(took, time.Second).Round(time.Second)))
-}
-
 // crosses tells whether a pair is of groups that are slow to each other: alone it has more of what
 // they share.
 func crosses(v *links.Verdict, p links.Pair) bool {
@@ -362,7 +247,7 @@ func (c *report) conclude(ctx context.Context, v *links.Verdict, x *measurement)
 		return err
 	}
 	f := c.results.figures
-	if err := c.heat(v); err != nil {
+	if err := c.heat(); err != nil {
 		return err
 	}
 	sum := LinksVerdict{

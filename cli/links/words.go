@@ -190,6 +190,9 @@ func next(f *links.Finding, oneHost bool, there, back *int) string {
 		}
 		return "not known; what only these two share: the speed and the errors of the ports on the way, ECMP that puts this flow on a full link"
 	case links.Group:
+		if f.Names[0] == "" {
+			return "a link that they share: name the groups of ranks on either side of it, in the list or by --groups"
+		}
 		return "what joins the two groups: uplinks that are down or oversubscribed, ECMP, a line card"
 	}
 	switch f.Kind {

@@ -1,45 +1,34 @@
 package model
 
-import (
-	"math"
-
-	"ringcli/collective"
-)
+import "ringcli/collective"
 
 // Time returns how long the ranks of a machine take for a call in seconds: a call as
 // [collective.Shape.Plan] or [collective.Comm.Plan] returns it, with buffers of its own for
-// what it sends (out of place).
+// the data that it sends (out of place).
 func (m *Machine) Time(k collective.Call) float64 {
-	if t := m.time(&k); !math.IsNaN(t) {
-		return t
-	}
-	return math.Inf(1) // none of the bytes over an edge that carries none
-}
-
-// Row returns what each of many such calls takes in seconds that follow one another, as benchmarks
-// have them. It is Time, unless ranks go on without the others: the root of a broadcast is ahead
-// of who receives, by as much as lies on the way.
-func (m *Machine) Row(k collective.Call) float64 {
-	switch {
-	case m.Ranks < 2 || k.Protocol == collective.Direct:
-	case k.Algorithm != collective.AlgorithmRing:
-		return m.scriptRow(&k)
-	case k.Op.Rooted():
-		return m.chainRow(&k)
-	}
-	return m.Time(k)
-}
-
-func (m *Machine) time(k *collective.Call) float64 {
 	switch {
 	case m.Ranks < 2:
-		return m.copyOwn(k)
+		return m.copyOwn(&k)
 	case k.Protocol == collective.Direct:
-		return m.direct(k)
-	case k.Algorithm == collective.AlgorithmRing:
-		return m.ring(k)
+		return m.direct(&k)
 	}
-	return m.script(k)
+	alone, _ := m.messages(&k)
+	if k.Sync && k.Op.Phases() == 2 { // a barrier between the phases
+		alone += m.Time(collective.Call{Op: collective.OpBarrier, CallOptions: collective.CallOptions{
+			Algorithm: collective.AlgorithmRing, Protocol: collective.Eager, Segment: 1, Depth: collective.DefaultDepth,
+		}})
+	}
+	return alone
+}
+
+// Row returns the time in seconds of each of many such calls that follow one another, as in
+// benchmarks. It is Time, unless the operation has a root: then ranks go on without the others.
+func (m *Machine) Row(k collective.Call) float64 {
+	if m.Ranks < 2 || k.Protocol == collective.Direct || !k.Op.Rooted() {
+		return m.Time(k)
+	}
+	_, row := m.messages(&k)
+	return row
 }
 
 // bytes is the length of the vector.
@@ -47,18 +36,14 @@ func bytes(k *collective.Call) float64 {
 	return float64(k.Count) * float64(k.Type.Size())
 }
 
-// copyOwn is what a rank copies from its send buffer to its receive buffer of what no
-// other rank changes.
+// copyOwn is the time in which a rank copies the part of its send buffer that no other rank
+// changes to its receive buffer.
 func (m *Machine) copyOwn(k *collective.Call) float64 {
-	v := bytes(k)
 	switch {
-	case m.Ranks == 1:
-		return v * m.Copy.At(v)
+	case m.Ranks == 1 || k.Op.Rooted() && !k.Op.Reduces(): // the root's
+		return bytes(k) * m.Copy
 	case k.Op.Reduces():
 		return 0
 	}
-	if k.Op.Rooted() {
-		return v * m.Copy.At(v) // at the root
-	}
-	return v / float64(m.Ranks) * m.Copy.At(v)
+	return bytes(k) / float64(m.Ranks) * m.Copy
 }

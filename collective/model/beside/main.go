@@ -1,21 +1,16 @@
-// Command beside holds package model against what ringcli measures on this machine: it
-// measures what the parts cost, and then every operation, algorithm and protocol on two and
-// four ranks, over packets and over shared memory. It is for people with a quiet machine,
-// not for CI.
+// Command beside compares package model with what ringcli measures on this machine: it
+// measures what the parts cost, and then every operation, algorithm and protocol on two and, with
+// as many CPUs, four ranks, over packets and over shared memory. It is for a quiet machine, not for CI.
 //
 //	make build && go run ./collective/model/beside
 //
-// What a message costs is taken from operations that do nothing else, all ranks at once. What does
-// not go by bytes is told by calls that move a word: an exchange, which waits for nothing but data,
-// and an all-gather round the ring, which waits for acknowledgements. What a byte costs is told by
-// an all-gather round the ring, by protocol, or by an inbox without messages. Both are
-// measured among the operations of a size, the latter right before and after those that they tell
-// of, of the same processes, since the rate between two cores of a virtual machine may
-// change within seconds. That parameters are estimated by communication of the collectives'
-// own kind, with all ranks at work, follows Nuriyev and Lastovetsky ("Efficient and accurate
-// selection of optimal collective communication algorithms using analytical performance
-// modelling", IEEE Access 9, 2021). Those rows are in the table as "=", and in no error.
-// Nothing is fitted to the others.
+// The cost of a message is that of operations that move a word, all ranks at once. The cost of a
+// byte is that of an all-gather of the same size, by protocol, measured right before and after the
+// operations that it is for: the rate between two cores of a virtual machine may change within
+// seconds. Parameters from communication of the collectives' own kind, with all ranks at work,
+// follow Nuriyev and Lastovetsky ("Efficient and accurate selection of optimal collective
+// communication algorithms using analytical performance modelling", IEEE Access 9, 2021). Those rows
+// are in the table as "=", and in no error. Nothing is fitted to the others. Each rank has a CPU.
 //
 // It ends in 1 if a device's median error is more than -most percent, and in 2 if something failed.
 package main
@@ -59,10 +54,12 @@ func main() {
 	devices := flag.String("devices", "soft:lo,shm:0", "devices")
 	flag.StringVar(&o.ringcli, "ringcli", "./ringcli", "the program, as make build leaves it")
 	flag.BoolVar(&o.quick, "quick", false, "two sizes: whether it runs; no error is too much")
-	most := flag.Float64("most", 20, "how many `percent` a device's median error may be, else exit code 1; 0: any")
-	table := flag.String("save", "", "file for the measurements as JSON, one a line")
+	most := flag.Float64("most", 25, "how many `percent` a device's median error may be, else exit code 1; 0: any")
 	flag.Parse()
-	o.devices, o.ranks, o.least, o.greatest, o.factor = strings.Split(*devices, ","), []int{2, 4}, 1<<10, 16<<20, 4
+	o.devices, o.ranks, o.least, o.greatest, o.factor = strings.Split(*devices, ","), []int{2}, 1<<10, 16<<20, 4
+	if runtime.NumCPU() >= 4 {
+		o.ranks = append(o.ranks, 4)
+	}
 	if o.quick {
 		o.factor = 1 << 14
 	}
@@ -70,9 +67,6 @@ func main() {
 	defer stop()
 	out := &page{w: os.Stdout}
 	rows, err := run(ctx, o, out)
-	if err == nil && *table != "" {
-		err = save(*table, rows)
-	}
 	if err = cmp.Or(err, out.err); err != nil {
 		fmt.Fprintln(os.Stderr, "beside:", err)
 		os.Exit(2)
@@ -90,7 +84,6 @@ func main() {
 func tooFar(rows []row, most float64) (err error) {
 	off := map[string][]float64{}
 	for _, r := range rows {
-		off[r.Device] = append(off[r.Device], nil...)
 		v := off[r.Device]
 		if !r.Fitted {
 			v = append(v, r.off())
@@ -119,30 +112,13 @@ func (p *page) printf(format string, args ...any) {
 	}
 }
 
-// save writes the rows as JSON, one a line.
-func save(path string, rows []row) error {
-	f, err := os.Create(path)
-	if err != nil {
-		return err
-	}
-	e := json.NewEncoder(f)
-	for _, r := range rows {
-		err = errors.Join(err, e.Encode(r))
-	}
-	return errors.Join(err, f.Close())
-}
-
 // row is one measurement beside the model.
 type row struct {
-	Device    string  `json:"device"`
-	Ranks     int     `json:"ranks"`
-	Op        string  `json:"operation"`
-	Bytes     uint64  `json:"bytes"`
-	Algorithm string  `json:"algorithm"`
-	Protocol  string  `json:"protocol"`
-	Measured  float64 `json:"measured_us"`
-	Model     float64 `json:"model_us,omitempty"`
-	Fitted    bool    `json:"fitted,omitempty"` // messages were measured by it
+	Device, Op, Algorithm, Protocol string
+	Ranks                           int
+	Bytes                           uint64
+	Measured, Model                 float64 // us
+	Fitted                          bool    // the costs are measured by it
 }
 
 // off is by what share of the measurement the model is off.
@@ -188,13 +164,8 @@ type result struct {
 // seconds are the median of the iterations.
 func (r *result) seconds() float64 { return r.Time.P50 / 1e6 }
 
-// lines runs commands on a ring, one after the other.
-func (o options) lines(ctx context.Context, device string, n int, lines ...string) ([]result, error) {
-	return o.ringcliLines(ctx, "local", "-n", fmt.Sprint(n), "--device", device, "-c", strings.Join(lines, "; "))
-}
-
-// ringcliLines runs ringcli and returns what it measured.
-func (o options) ringcliLines(ctx context.Context, args ...string) (list []result, err error) {
+// lines runs commands on a ring, one after the other, and returns what they measured.
+func (o options) lines(ctx context.Context, device string, n int, lines ...string) (list []result, err error) {
 	const longest = 10 * time.Minute
 	ctx, cancel := context.WithTimeout(ctx, longest)
 	defer cancel()
@@ -202,7 +173,8 @@ func (o options) ringcliLines(ctx context.Context, args ...string) (list []resul
 	if err != nil {
 		return nil, err
 	}
-	cmd := exec.CommandContext(ctx, program, append(args, "--output", "json")...)
+	args := []string{"local", "-n", fmt.Sprint(n), "--device", device, "--output", "json", "-c", strings.Join(lines, "; ")}
+	cmd := exec.CommandContext(ctx, program, args...)
 	cmd.Stderr = os.Stderr
 	text, err := cmd.Output()
 	for line := range strings.Lines(string(text)) {
@@ -223,29 +195,25 @@ func (o options) ringcliLines(ctx context.Context, args ...string) (list []resul
 	return list, nil
 }
 
-// beside measures all operations on vectors of so many bytes, and reckons each.
+// beside measures all operations on vectors of so many bytes, and estimates each.
 func (o options) beside(ctx context.Context, b *bench, v uint64) (rows []row, err error) {
 	var calls []collective.Call
 	var lines []string
 	add := func(list []collective.Call) {
 		for _, k := range list {
-			calls = append(calls, k)
-			lines = append(lines, command(k))
+			calls, lines = append(calls, k), append(lines, command(k))
 		}
 	}
-	words, ofWords := b.words()
 	gathers := slices.DeleteFunc(b.variants(collective.OpAllGather, v), func(k collective.Call) bool { return !isGather(k) })
-	add(ofWords)
-	add(gathers)
 	operations := collective.Operations()
 	if v == o.least {
 		operations = collective.AllOperations() // a barrier has no bytes: it is measured once
 	}
 	for _, op := range operations {
-		add(slices.DeleteFunc(b.variants(op, v), isGather))
-		add(ofWords)
 		add(gathers)
+		add(slices.DeleteFunc(b.variants(op, v), isGather))
 	}
+	add(gathers)
 	list, err := o.lines(ctx, b.device, b.parts.Ranks, lines...)
 	if err != nil {
 		return nil, err
@@ -253,43 +221,26 @@ func (o options) beside(ctx context.Context, b *bench, v uint64) (rows []row, er
 	if len(list) != len(calls) {
 		return nil, fmt.Errorf("%d of %d operations were measured", len(list), len(calls))
 	}
-	typical := func(k collective.Call) float64 {
-		var all []float64
-		for i := range calls {
-			if calls[i] == k {
-				all = append(all, list[i].seconds())
-			}
-		}
-		return median(all...)
-	}
-	// What a gather took last before an operation, and first after it.
-	took := func(i int, gather collective.Call) (seconds float64) {
-		after := i + slices.Index(calls[i:], gather)
-		before := after - 1
-		for before > i || calls[before] != gather {
-			before--
-		}
-		return (list[before].seconds() + list[after].seconds()) / 2
-	}
+	memory := memory(b.parts.Ranks, int(v))
 	for i, k := range calls {
 		r := row{Device: b.device, Ranks: b.parts.Ranks, Op: k.Op.String(), Bytes: v, Algorithm: k.Algorithm.String(), Protocol: k.Protocol.String(), Measured: list[i].Time.P50}
 		if !k.Op.OnVectors() {
 			r.Bytes = 0
 		}
-		switch {
-		case slices.Contains(ofWords, k):
-			continue
-		case isGather(k):
-			if i >= len(calls)-len(gathers) { // each once
-				r.Fitted = true
+		if isGather(k) {
+			if r.Fitted = true; i >= len(calls)-len(gathers) { // each once
 				rows = append(rows, r)
 			}
 			continue
 		}
-		gather := gathers[slices.IndexFunc(gathers, func(g collective.Call) bool {
-			return g.Protocol == tells(k).Protocol && g.Algorithm == tells(k).Algorithm
-		})]
-		r.Model = b.machine(words.costs(b.parts, gather.Algorithm, gather.Protocol, typical), gather, took(i, gather)).Row(k) * 1e6
+		of := tells(k)
+		gather := slices.IndexFunc(gathers, func(g collective.Call) bool { return g.Protocol == of.Protocol && g.Algorithm == of.Algorithm })
+		after := i + slices.Index(calls[i:], gathers[gather])
+		before := i
+		for calls[before] != gathers[gather] {
+			before--
+		}
+		r.Model = b.machine(gathers[gather], (list[before].seconds()+list[after].seconds())/2, memory).Row(k) * 1e6
 		rows = append(rows, r)
 	}
 	return rows, nil
@@ -332,39 +283,13 @@ func (b *bench) variants(op collective.Operation, v uint64) (list []collective.C
 
 // show prints all rows: measured, and the model's share of it.
 func show(out *page, rows []row) {
-	var sizes []uint64
-	type key struct{ op, algorithm, protocol string }
-	var keys []key
-	cells := map[key]map[uint64]row{}
 	for _, r := range rows {
-		k := key{r.Op, r.Algorithm, r.Protocol}
-		if cells[k] == nil {
-			cells[k] = map[uint64]row{}
-			keys = append(keys, k)
+		share := "="
+		if !r.Fitted {
+			share = fmt.Sprintf("%.2f", r.Model/r.Measured)
 		}
-		cells[k][r.Bytes] = r
-		if !slices.Contains(sizes, r.Bytes) {
-			sizes = append(sizes, r.Bytes)
-		}
+		out.printf("%-40s %10d bytes %10.1f us %5s\n", r.Op+" "+r.Algorithm+"/"+r.Protocol, r.Bytes, r.Measured, share)
 	}
-	slices.Sort(sizes)
-	out.printf("measured us, and model/measured\n%-50s", "")
-	for _, s := range sizes {
-		out.printf("%16d", s)
-	}
-	for _, k := range keys {
-		out.printf("\n%-50s", k.op+" "+k.algorithm+"/"+k.protocol)
-		for _, s := range sizes {
-			if r, ok := cells[k][s]; ok && r.Fitted {
-				out.printf("%10.1f %5s", r.Measured, "=")
-			} else if ok {
-				out.printf("%10.1f %5.2f", r.Measured, r.Model/r.Measured)
-			} else {
-				out.printf("%16s", "-")
-			}
-		}
-	}
-	out.printf("\n")
 }
 
 // summarise prints the median error of all, and of each kind.
@@ -377,23 +302,15 @@ func summarise(out *page, rows []row) {
 		}
 		groups[name] = append(groups[name], off)
 	}
-	rows = slices.DeleteFunc(slices.Clone(rows), func(r row) bool { return r.Fitted })
 	for _, r := range rows {
-		add("all", r.off())
-	}
-	for _, r := range rows {
-		add(r.Device, r.off())
-	}
-	for _, r := range rows {
-		add(fmt.Sprintf("%s on %d", r.Device, r.Ranks), r.off())
-	}
-	for _, r := range rows {
-		add(r.Device+" "+r.Algorithm+"/"+r.Protocol, r.off())
-	}
-	for _, r := range rows {
-		add(fmt.Sprintf("%s of %d bytes", r.Device, r.Bytes), r.off())
+		if !r.Fitted {
+			for _, name := range []string{r.Device, r.Device + " " + r.Algorithm + "/" + r.Protocol, fmt.Sprintf("%s of %d bytes", r.Device, r.Bytes)} {
+				add(name, r.off())
+			}
+		}
 	}
 	out.printf("\n%-50s %6s %8s %8s %8s\n", "error", "rows", "median", "90 %", "most")
+	slices.Sort(names)
 	for _, name := range names {
 		v := slices.Sorted(slices.Values(groups[name]))
 		out.printf("%-50s %6d %7.1f%% %7.1f%% %7.1f%%\n", name, len(v), v[len(v)/2]*100, v[min(len(v)*9/10, len(v)-1)]*100, v[len(v)-1]*100)

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"ringcli/ring/diagnose/links"
+	"ringcli/ring/diagnose/links/linkstest"
 )
 
 // Of a slow port and a thin link on one way the slower one alone is seen: the group has all its
@@ -19,6 +20,7 @@ func TestSlowPortBehindThinLink(t *testing.T) {
 					rng := rand.New(rand.NewPCG(uint64(rank), 7))
 					measure := func(pairs [][]links.Pair) *links.Figures {
 						f := links.NewFigures(n)
+						f.Group = slices.Concat(slices.Repeat([]string{"a"}, n/2), slices.Repeat([]string{"b"}, n/2))
 						set := func(i, j int, busy bool) {
 							v := 1.0
 							if i < n/2 && j >= n/2 || back && j < n/2 && i >= n/2 {
@@ -48,12 +50,8 @@ func TestSlowPortBehindThinLink(t *testing.T) {
 						}
 						return f
 					}
-					v := links.Judge(measure(nil), links.Options{})
-					for range links.Confirmations(n) {
-						v = v.Confirm(measure(v.Retests(n)))
-					}
 					group, node := false, false
-					for _, f := range v.Final().Findings {
+					for _, f := range linkstest.Again(links.Judge(measure(nil), links.Options{}), n, measure).Findings {
 						switch f.Place {
 						case links.Group:
 							low, high := f.From, f.To
@@ -76,46 +74,54 @@ func TestSlowPortBehindThinLink(t *testing.T) {
 	}
 }
 
-// Few suspected pairs are measured one at a time. Many between two groups are measured at once, and
-// those that hold one at a time then, first those that lose packets.
+// Few suspected pairs are measured one at a time, many at once. A slow pair between two groups that
+// are slow to each other is no suspect.
 func TestPairsAreMeasuredAlone(t *testing.T) {
-	f := links.NewFigures(64)
-	for i := range 64 {
-		for j := range 64 {
-			if i == j {
-				continue
-			}
-			v := 10.0
-			if i < 32 && j >= 32 {
-				v = 5
-				if (i+j)%8 == 0 { // more than there is room for
+	const n = 64
+	for _, many := range []bool{false, true} {
+		f := links.NewFigures(n)
+		f.Group = slices.Concat(slices.Repeat([]string{"a"}, n/2), slices.Repeat([]string{"b"}, n/2))
+		slow := 0
+		for i := range n {
+			for j := range n {
+				v := 10.0
+				switch between := i < n/2 && j >= n/2; {
+				case i == j:
+					continue
+				case between && (i+j)%8 == 0:
 					v = 1
+				case between:
+					v = 5
+				case i == 2 && j == 5, many && j == i+1:
+					v, slow = 3, slow+1
 				}
+				f.Alone.Set(i, j, v)
 			}
-			f.Alone.Set(i, j, v)
-			f.Lost.Set(i, j, 0)
-			f.Packets.Set(i, j, 1e5)
 		}
-	}
-	f.Alone.Set(2, 5, 3)
-	f.Lost.Set(1, 60, 1000)
-	v := links.Judge(f, links.Options{})
-	has := func(batches [][]links.Pair, p links.Pair) (alone bool, singles int) {
-		for _, b := range batches {
+		if many { // more than there is room for
+			for i := range n / 4 {
+				f.Alone.Set(i+2, i, 3)
+				f.Alone.Set(i+n/2+2, i+n/2, 3)
+				slow += 2
+			}
+		}
+		v := links.Judge(f, links.Options{})
+		groups, pairs := 0, 0
+		for _, x := range v.Findings {
+			if x.Place == links.Group {
+				groups++
+			} else if x.Place == links.OnePair {
+				pairs++
+			}
+		}
+		singles := 0
+		for _, b := range v.Trials(n) {
 			if len(b) == 1 {
 				singles++
-				alone = alone || b[0] == p
 			}
 		}
-		return alone, singles
-	}
-	within, between := links.Pair{From: 2, To: 5}, links.Pair{From: 1, To: 60}
-	first := v.Retests(64)
-	if alone, singles := has(first, within); !alone || singles != 1 { // those between are too many, and there is another time
-		t.Errorf("%d of %d batches are of one pair: %v", singles, len(first), first)
-	}
-	then := v.Confirm(f).Retests(64)
-	if alone, singles := has(then, between); !alone || singles < 64 || singles > 80 {
-		t.Errorf("%d of %d batches are of one pair then: %v", singles, len(then), then)
+		if groups != 1 || pairs != slow || (singles > 0) == many {
+			t.Errorf("many: %t: %d groups, %d pairs, %d measured alone; expected 1 and %d pairs", many, groups, pairs, singles, slow)
+		}
 	}
 }

@@ -13,75 +13,58 @@ type culprit struct {
 // coverShare is how much of a row or a column must be bad for its rank to be the culprit.
 const coverShare = 0.6
 
-// cover says in whose rows and columns the bad pairs of those that there are lie: the rank
+// cover says in which rows and columns the bad pairs of those that there are lie: the rank
 // with the greatest share of bad ones among its pairs first, as long as that is most of them.
-// What is left are pairs.
+// The remaining bad pairs are culprits by themselves.
 func cover(n int, bad, has []bool) (found []culprit) {
-	at := [2]func(rank, other int) int{
-		func(rank, other int) int { return rank*n + other }, // as sender
-		func(rank, other int) int { return other*n + rank },
+	open, taken := slices.Clone(has), make([]bool, 2*n)
+	at := func(line, other int) int { // a row for each sender, then a column for each receiver
+		if line < n {
+			return line*n + other
+		}
+		return other*n + line - n
 	}
-	var counts, all [2][]int
-	for way := range at {
-		counts[way], all[way] = make([]int, n), make([]int, n)
-		for rank := range n {
+	for {
+		best, most, share := -1, 1, coverShare // of one bad pair nothing but that can be said
+		for line := range 2 * n {
+			bads, all := 0, 0
 			for other := range n {
-				if i := at[way](rank, other); has[i] {
-					all[way][rank]++
-					if bad[i] {
-						counts[way][rank]++
+				if k := at(line, other); open[k] {
+					all++
+					if bad[k] {
+						bads++
 					}
 				}
 			}
-		}
-	}
-	open, taken := slices.Clone(has), [2][]bool{make([]bool, n), make([]bool, n)}
-	for {
-		best, bestWay, bestRank := coverShare, 0, -1
-		most := 1 // of one bad pair nothing but that can be said
-		for way := range at {
-			for rank := range n {
-				share := float64(counts[way][rank]) / max(1, float64(all[way][rank]))
-				if c := counts[way][rank]; !taken[way][rank] && c > 1 && (share > best || share == best && c > most) {
-					best, bestWay, bestRank, most = share, way, rank, c
-				}
+			if own := float64(bads) / max(1, float64(all)); !taken[line] && bads > 1 && (own > share || own == share && bads > most) {
+				best, most, share = line, bads, own
 			}
 		}
-		if bestRank < 0 {
+		if best < 0 {
 			break
 		}
-		c := culprit{place: [2]Place{Sender, Receiver}[bestWay], rank: bestRank}
-		taken[bestWay][bestRank] = true
+		c := culprit{place: [2]Place{Sender, Receiver}[best/n], rank: best % n}
+		taken[best] = true
 		for other := range n {
-			i := at[bestWay](bestRank, other)
-			if !has[i] {
-				continue
+			k := at(best, other)
+			if has[k] {
+				c.of++
 			}
-			c.of++
-			if bad[i] {
-				c.partners++
-				c.pairs = append(c.pairs, Pair{i / n, i % n})
+			if has[k] && bad[k] {
+				c.partners, c.pairs = c.partners+1, append(c.pairs, Pair{k / n, k % n})
 			}
-			if open[i] {
-				open[i] = false
-				all[1-bestWay][other]--
-				all[bestWay][bestRank]--
-				if bad[i] {
-					counts[1-bestWay][other]--
-					counts[bestWay][bestRank]--
-				}
-			}
+			open[k] = false
 		}
-		if twin := slices.IndexFunc(found, func(o culprit) bool { return o.rank == bestRank && o.place != OnePair }); twin >= 0 {
+		if twin := slices.IndexFunc(found, func(o culprit) bool { return o.rank == c.rank }); twin >= 0 {
 			t := &found[twin]
 			t.place, t.partners, t.of, t.pairs = Node, t.partners+c.partners, t.of+c.of, append(t.pairs, c.pairs...)
 			continue
 		}
 		found = append(found, c)
 	}
-	for i := range bad {
-		if bad[i] && open[i] {
-			found = append(found, culprit{OnePair, -1, []Pair{{i / n, i % n}}, 1, 1})
+	for k := range bad {
+		if bad[k] && open[k] {
+			found = append(found, culprit{OnePair, -1, []Pair{{k / n, k % n}}, 1, 1})
 		}
 	}
 	return found

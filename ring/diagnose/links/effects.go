@@ -15,8 +15,8 @@ type effects struct {
 	noise            float64 // spread of rest
 	bar              float64 // how far below a figure must lie to be low
 	floor, least     float64 // the least that bar and noise may be
-	// sick are the ranks that send, or receive, less than the others: what they send over a thin
-	// link may fit through it, and does not tell of it.
+	// sick are the ranks that send, or receive, less than the others: their traffic may fit through a
+	// thin link, and does not show it.
 	sick [2][]bool
 }
 
@@ -24,10 +24,8 @@ type effects struct {
 type block struct {
 	from, to []int // in order
 	effect   float64
-	light    float64   // the effect on a pair that is measured alone
-	names    [2]string // of groups of the list
+	names    [2]string // of the groups
 	share    float64   // of its pairs that are low
-	bar      float64   // of its pairs: those that meet in one round share the link that is thin
 }
 
 const (
@@ -38,7 +36,6 @@ const (
 	// when they stand still there are no more.
 	sweeps = 3
 	still  = 1e-3
-	near   = 5e-3
 	// NamedSpreads is how many spreads below the others a pair or a node must lie, to be
 	// measured again.
 	NamedSpreads = 5
@@ -51,7 +48,7 @@ const (
 
 // decompose takes a matrix of logarithms apart, which it changes. floor is how far below
 // the others something must be at least to be called low, and noise the spread that it has at
-// least. group is that of each rank, or nil: they are looked for.
+// least. group is that of each rank, or nil.
 func decompose(x Matrix, floor, noise float64, group []string) *effects {
 	n := x.N
 	e := &effects{n: n, sender: make([]float64, n), receiver: make([]float64, n), rest: x, floor: floor, least: noise}
@@ -60,20 +57,15 @@ func decompose(x Matrix, floor, noise float64, group []string) *effects {
 		e.shift(e.typical)
 		e.noise = noise
 		e.bar = min(max(floor, NamedSpreads*noise), mostBar)
-		e.sick = [2][]bool{make([]bool, n), make([]bool, n)}
 		return e
 	}
 	e.sweep(upper, nil)
 	e.centre()
 	e.measureNoise(true)
-	e.findSick()
-	if group != nil {
-		e.blocks = e.between(group)
-	} else {
-		e.blocks = e.lookFor()
-	}
+	e.sick = [2][]bool{e.low(e.sender), e.low(e.receiver)}
+	e.blocks = e.between(group)
 	for _, b := range e.blocks {
-		e.add(b, -b.effect)
+		e.lift(b)
 	}
 	low := make([]bool, len(x.V))
 	for i, v := range e.rest.V {
@@ -83,11 +75,16 @@ func decompose(x Matrix, floor, noise float64, group []string) *effects {
 	e.sweep(0.5, low)
 	e.centre()
 	e.measureNoise(false)
-	for i := range e.blocks {
-		b := &e.blocks[i]
-		b.bar = min(max(e.bar, NamedSpreads*spread(e.within(b))), mostBar)
-	}
 	return e
+}
+
+// low tells which ranks lie below the others.
+func (e *effects) low(list []float64) []bool {
+	is := make([]bool, e.n)
+	for _, rank := range slow(list, e.nodeBar()) {
+		is[rank] = true
+	}
+	return is
 }
 
 // shift takes a value off all of the rest.
@@ -101,14 +98,14 @@ func (e *effects) shift(by float64) {
 // that are without do not count.
 func (e *effects) sweep(q float64, without []bool) {
 	n := e.n
-	turned := e.rest.transposed()
+	turned := Matrix{n, transposed(n, e.rest.V)}
 	var turnedWithout []bool
 	if without != nil {
 		turnedWithout = transposed(n, without)
 	}
 	sender, receiver := make([]float64, n), make([]float64, n)
-	for k := range sweeps {
-		moved := max(levels(e.rest, without, q, k > 0, receiver, sender), levels(turned, turnedWithout, q, k > 0, sender, receiver))
+	for range sweeps {
+		moved := max(levels(e.rest, without, q, receiver, sender), levels(turned, turnedWithout, q, sender, receiver))
 		if moved < still {
 			break
 		}
@@ -124,38 +121,20 @@ func (e *effects) sweep(q float64, without []bool) {
 }
 
 // levels takes a quantile of each row, less what the columns have, and returns by how much the row
-// that moved most did. Again, most are near to what they were: that spares their sorting.
-func levels(m Matrix, without []bool, q float64, again bool, columns, to []float64) (moved float64) {
+// that moved most did.
+func levels(m Matrix, without []bool, q float64, columns, to []float64) (moved float64) {
 	list := make([]float64, 0, m.N)
-	row := func(i int, low, high float64) (below, all int) {
+	for i := range m.N {
 		list = list[:0]
 		for j, v := range m.V[i*m.N : (i+1)*m.N] {
-			if math.IsNaN(v) || without != nil && without[i*m.N+j] {
-				continue
-			}
-			all++
-			switch v -= columns[j]; {
-			case v < low:
-				below++
-			case v <= high:
-				list = append(list, v)
+			if !math.IsNaN(v) && (without == nil || !without[i*m.N+j]) {
+				list = append(list, v-columns[j])
 			}
 		}
-		return below, all
-	}
-	for i := range m.N {
-		var level float64
-		ok := false
-		if again {
-			below, all := row(i, to[i]-near, to[i]+near)
-			level, ok = quantileOf(list, below, all, q)
+		if len(list) < 2 { // of one figure it cannot be said whose it is
+			continue
 		}
-		if !ok {
-			if row(i, math.Inf(-1), math.Inf(1)); len(list) < 2 { // of one figure it cannot be said whose it is
-				continue
-			}
-			level = quantile(list, q)
-		}
+		level := quantile(list, q)
 		moved = max(moved, math.Abs(level-to[i]))
 		to[i] = level
 	}
@@ -170,63 +149,44 @@ const ownLeast = 3
 // columns back in of which nearly all was set aside: what is low in most of a row is the row's.
 func (e *effects) keepMost(low []bool) {
 	n := e.n
-	block := make([]bool, len(low))
+	block, aside := make([]bool, len(low)), slices.Clone(low)
 	for k := range e.blocks {
 		for _, i := range e.blocks[k].from {
 			for _, j := range e.blocks[k].to {
-				block[i*n+j] = true
+				block[i*n+j], aside[i*n+j] = true, true
 			}
 		}
 	}
-	aside := slices.Clone(low)
-	type line struct{ lows, all [2]int } // 1: of blocks
-	var lines [2][]line                  // rows and columns
-	lines[0], lines[1] = make([]line, n), make([]line, n)
-	in := func(at int) int {
-		if block[at] {
-			return 1
+	for line := range 2 * n {
+		at := func(other int) int { return line*n + other }
+		if line >= n {
+			at = func(other int) int { return other*n + line - n }
 		}
-		return 0
-	}
-	for at, v := range e.rest.V {
-		if math.IsNaN(v) {
-			continue
-		}
-		in := in(at)
-		for _, l := range []*line{&lines[0][at/n], &lines[1][at%n]} {
-			l.all[in]++
-			if aside[at] {
-				l.lows[in]++
+		var lows, all [2]int // outside of blocks, and in them
+		for other := range n {
+			in, k := 0, at(other)
+			if block[k] {
+				in = 1
 			}
-		}
-		low[at] = aside[at] || block[at]
-	}
-	for way := range lines {
-		for k := range lines[way] {
-			l := &lines[way][k]
-			lows, all, alone := l.lows[0], l.all[0], l.all[0] >= ownLeast
-			if !alone {
-				lows, all = lows+l.lows[1], all+l.all[1]
-			}
-			most := lows*4 > all*3
-			if alone && !most {
-				continue
-			}
-			for other := range n {
-				at := k*n + other
-				if way == 1 {
-					at = other*n + k
+			if !math.IsNaN(e.rest.V[k]) {
+				all[in]++
+				if low[k] {
+					lows[in]++
 				}
-				if alone && block[at] || !most && (aside[at] || !block[at]) {
-					continue
-				}
-				if aside[at] {
-					lines[1-way][other].lows[in(at)]--
-				}
-				low[at], aside[at] = false, false
+			}
+		}
+		alone := all[0] >= ownLeast
+		if !alone {
+			lows[0], all[0] = lows[0]+lows[1], all[0]+all[1]
+		}
+		most := lows[0]*4 > all[0]*3
+		for other := range n {
+			if k := at(other); !(alone && block[k]) && (most || !low[k]) {
+				aside[k] = false
 			}
 		}
 	}
+	copy(low, aside)
 }
 
 // centre has the effects of most be zero.
@@ -265,11 +225,11 @@ func (e *effects) measureNoise(halved bool) {
 	e.bar = min(max(e.floor, NamedSpreads*e.noise), mostBar)
 }
 
-// add adds to the rest of a block's pairs.
-func (e *effects) add(b block, by float64) {
+// lift takes the effect of a block out of its pairs.
+func (e *effects) lift(b block) {
 	for _, i := range b.from {
 		for _, j := range b.to {
-			e.rest.V[i*e.n+j] += by
+			e.rest.V[i*e.n+j] -= b.effect
 		}
 	}
 }
@@ -299,33 +259,21 @@ func (e *effects) within(b *block) (list []float64) {
 	return list
 }
 
-// barOf is how far below a pair must lie.
-func (e *effects) barOf(i, j int) float64 {
-	bar := e.bar
-	for k := range e.blocks {
-		if b := &e.blocks[k]; b.has(i, j) {
-			bar = max(bar, b.bar)
-		}
-	}
-	return bar
-}
-
 func (b *block) has(i, j int) bool {
 	_, from := slices.BinarySearch(b.from, i)
 	_, to := slices.BinarySearch(b.to, j)
 	return from && to
 }
 
-const (
-	// blockShare is how much of a block must be low. What is low besides, by chance, makes
-	// no whole block.
-	blockShare = 0.7
-	// alike is how much of what two senders are slow to must be common (Jaccard), for
-	// both to be in one group.
-	alike = 0.5
-)
+// inBlock tells whether a pair is of two groups that are slow to each other.
+func (e *effects) inBlock(i, j int) bool {
+	return slices.ContainsFunc(e.blocks, func(b block) bool { return b.has(i, j) })
+}
 
-// between measures the blocks of groups that are known.
+// blockShare is how much of a block must be low. Pairs that are low by chance make no whole block.
+const blockShare = 0.7
+
+// between measures the blocks of groups, and returns those that are low.
 func (e *effects) between(group []string) (blocks []block) {
 	members := map[string][]int{}
 	for i, g := range group {
@@ -347,73 +295,6 @@ func (e *effects) between(group []string) (blocks []block) {
 	return blocks
 }
 
-// lookFor finds blocks: senders that are low to the same receivers, two or more of each. Of
-// many ranks a few pairs that are disturbed make small ones by chance: there must be nearly as many
-// pairs as ranks. Sick ranks are put into them afterwards.
-func (e *effects) lookFor() (blocks []block) {
-	n := e.n
-	lows := make([][]int, n) // by sender
-	for i := range n {
-		for j := range n {
-			if v := e.rest.At(i, j); v < -e.bar && !e.sick[0][i] && !e.sick[1][j] {
-				lows[i] = append(lows[i], j)
-			}
-		}
-	}
-	order := make([]int, n)
-	for i := range order {
-		order[i] = i
-	}
-	slices.SortStableFunc(order, func(a, b int) int { return len(lows[b]) - len(lows[a]) })
-	done := make([]bool, n)
-	is := make([]bool, n)
-	for _, seed := range order {
-		if done[seed] || len(lows[seed]) < 2 {
-			continue
-		}
-		for _, j := range lows[seed] {
-			is[j] = true
-		}
-		var b block
-		counts := make([]int, n)
-		for i := range n {
-			if done[i] {
-				continue
-			}
-			common := 0
-			for _, j := range lows[i] {
-				if is[j] {
-					common++
-				}
-			}
-			if float64(common) >= alike*float64(len(lows[i])+len(lows[seed])-common) && common > 0 {
-				b.from = append(b.from, i)
-				for _, j := range lows[i] {
-					counts[j]++
-				}
-			}
-		}
-		for _, j := range lows[seed] {
-			is[j] = false
-		}
-		for j, c := range counts {
-			if 2*c > len(b.from) && !slices.Contains(b.from, j) {
-				b.to = append(b.to, j)
-			}
-		}
-		done[seed] = true
-		if len(b.from) < 2 || len(b.to) < 2 || len(b.from)*len(b.to) < n-1 || !e.of(&b) {
-			continue
-		}
-		for _, i := range b.from {
-			done[i] = true
-		}
-		blocks = append(blocks, b)
-	}
-	e.placeSick(blocks)
-	return blocks
-}
-
 // nodeNoise is the spread of a node's effect by chance alone: it is that of many pairs. leastNoise
 // is what figures of a clock and of a queue's length differ by at least.
 func (e *effects) nodeNoise() float64 { return max(e.noise, leastNoise) / math.Sqrt(float64(e.n-1)) }
@@ -428,13 +309,13 @@ func (e *effects) nodeBar() float64 {
 	return min(e.bar, max(e.floor, NamedSpreads*e.nodeNoise()))
 }
 
-// slow returns who of the senders, or receivers, lies below the others.
-func slow(list []float64, floor float64) (who []int, bar float64) {
-	bar = max(floor, NamedSpreads*spread(slices.Clone(list)))
+// slow returns which senders, or receivers, lie below the others.
+func slow(list []float64, floor float64) (who []int) {
+	bar := max(floor, NamedSpreads*spread(slices.Clone(list)))
 	for i, v := range list {
 		if v < -bar {
 			who = append(who, i)
 		}
 	}
-	return who, bar
+	return who
 }

@@ -95,42 +95,35 @@ type Finding struct {
 	proved bool // by a trial
 }
 
-// Options are how much of a difference counts. The zero value is Defaults.
+// How much of a difference counts: a tenth is what healthy ports of one kind differ by, and a fifth is
+// seen in what a job takes; cables in a rack and across a hall differ by less than twice the latency of
+// a network card; a healthy lossless fabric drops nothing, and a thousandth halves what go-back-N
+// carries.
+const (
+	// SlowBelow is the ratio of bandwidths below which something is named.
+	SlowBelow = 0.8
+	// lateAbove is the factor of latencies above which something is named.
+	lateAbove = 2
+	// lossyAbove is the share of packets that may be missing.
+	lossyAbove = 1e-3
+)
+
+// Options are of who moves the data. The zero value is for devices.
 type Options struct {
-	// Slow is the ratio of bandwidths below which something is named.
-	Slow float64
-	// Late is the factor of latencies above which something is named, and LateLeast the
-	// least difference in us.
-	Late, LateLeast float64
-	// Lossy is the share of packets that may be missing.
-	Lossy float64
-}
-
-// Defaults are those of Options: a tenth is what healthy ports of one kind differ by, and
-// a fifth is seen in what a job takes; cables in a rack and across a hall differ by
-// less than twice the latency of a network card; a healthy lossless fabric drops nothing,
-// and a thousandth halves what go-back-N carries.
-var Defaults = Options{Slow: 0.8, Late: 2, LateLeast: 5, Lossy: 1e-3}
-
-func (o Options) orDefaults() Options {
-	o.Slow = cmp.Or(o.Slow, Defaults.Slow)
-	o.Late, o.LateLeast = cmp.Or(o.Late, Defaults.Late), cmp.Or(o.LateLeast, Defaults.LateLeast)
-	o.Lossy = cmp.Or(o.Lossy, Defaults.Lossy)
-	return o
+	// LateLeast is the least difference of latencies in us that is named; 0: 5.
+	LateLeast float64
+	// Busy: CPUs move the data, and their load may make a rank or a pair slow.
+	Busy bool
 }
 
 // Verdict is what the figures say.
 type Verdict struct {
 	Findings []Finding // the worst kind first, and within it what concerns most
-	// Bandwidth and Latency are those of most pairs.
-	Bandwidth, Latency float64
 	// Undecided are the suspects of which trials did not tell whether they are at fault.
 	Undecided int
 
-	o      Options
-	parts  []*part
-	slower map[Kind]float64 // what pairs that nothing was found about said when they were measured again
-	alone  map[Pair]bool    // the pairs that Retests has measured one by one, both ways
+	o     Options
+	parts []*part
 }
 
 // part is the pairs of one kind, judged by themselves.
@@ -141,11 +134,13 @@ type part struct {
 
 // Judge says who is suspect of what, before anything was measured again.
 func Judge(f *Figures, o Options) *Verdict {
-	v := &Verdict{o: o.orDefaults(), Bandwidth: f.Alone.Typical(), Latency: f.Latency.Typical()}
+	const least = 5 // us
+	o.LateLeast = cmp.Or(o.LateLeast, least)
+	v := &Verdict{o: o}
 	for _, own := range f.split() {
 		p := &part{f: own}
 		v.parts = append(v.parts, p)
-		v.Findings = append(v.Findings, slices.Concat(p.dead(), p.lossy(v.o.Lossy), p.late(v.o), p.slow(v.o))...)
+		v.Findings = append(v.Findings, slices.Concat(p.dead(), p.lossy(), p.late(o.LateLeast), p.slow())...)
 	}
 	v.sort()
 	return v
@@ -212,7 +207,7 @@ const lossyLeast = 3
 // be the echo of the other: what is lost there are acknowledgements.
 const ackShare = 3
 
-func (p *part) lossy(least float64) []Finding {
+func (p *part) lossy() []Finding {
 	f := p.f
 	rate, has := Matrix{f.N, slices.Clone(f.Lost.V)}, make([]bool, len(f.Lost.V))
 	for i := range rate.V {
@@ -224,7 +219,7 @@ func (p *part) lossy(least float64) []Finding {
 	}
 	bad := make([]bool, len(has))
 	for i, r := range rate.V {
-		bad[i] = has[i] && r > least && f.Lost.V[i] >= lossyLeast
+		bad[i] = has[i] && r > lossyAbove && f.Lost.V[i] >= lossyLeast
 	}
 	for i := range f.N {
 		for j := range i {
@@ -244,7 +239,7 @@ func (p *part) lossy(least float64) []Finding {
 	})
 }
 
-func (p *part) slow(o Options) []Finding {
+func (p *part) slow() []Finding {
 	x := p.f.Alone.clone()
 	if len(figures(nil, x.V)) == 0 {
 		return nil
@@ -252,11 +247,11 @@ func (p *part) slow(o Options) []Finding {
 	for i, v := range x.V {
 		x.V[i] = math.Log(v)
 	}
-	p.bandwidth = decompose(x, -math.Log(o.Slow), p.f.Noise, p.f.Group)
+	p.bandwidth = decompose(x, -math.Log(SlowBelow), p.f.Noise, p.f.Group)
 	return p.bandwidth.findings(Slow)
 }
 
-func (p *part) late(o Options) (found []Finding) {
+func (p *part) late(least float64) (found []Finding) {
 	x := p.f.Latency.clone()
 	if len(figures(nil, x.V)) == 0 {
 		return nil
@@ -264,11 +259,11 @@ func (p *part) late(o Options) (found []Finding) {
 	for i, v := range x.V {
 		x.V[i] = -math.Log(v)
 	}
-	p.latency = decompose(x, math.Log(o.Late), p.f.LatencyNoise, p.f.Group)
+	p.latency = decompose(x, math.Log(lateAbove), p.f.LatencyNoise, p.f.Group)
 	usual := math.Exp(-p.latency.typical)
 	for _, f := range p.latency.findings(Late) {
 		// Groups that lie farther apart have a greater latency, and nobody is to blame.
-		if f.Ratio = 1 / f.Ratio; f.Place != Group && (f.Ratio-1)*usual >= o.LateLeast {
+		if f.Ratio = 1 / f.Ratio; f.Place != Group && (f.Ratio-1)*usual >= least {
 			found = append(found, f)
 		}
 	}
@@ -278,11 +273,12 @@ func (p *part) late(o Options) (found []Finding) {
 // findings names who lies below the others.
 func (e *effects) findings(kind Kind) (found []Finding) {
 	floor := e.nodeBar()
-	senders, _ := slow(e.sender, floor)
-	receivers, _ := slow(e.receiver, floor)
+	senders, receivers := slow(e.sender, floor), slow(e.receiver, floor)
 	for _, i := range senders {
 		f := Finding{Kind: kind, Place: Sender, From: []int{i}, Ratio: math.Exp(e.sender[i]), Spreads: -e.sender[i] / e.nodeNoise()}
-		f.Partners, f.Of = e.partners(i, true)
+		if f.Partners, f.Of = e.partners(i, true); f.Of == 0 {
+			continue
+		}
 		if slices.Contains(receivers, i) {
 			n, of := e.partners(i, false)
 			f.Place, f.To, f.Partners, f.Of = Node, []int{i}, f.Partners+n, f.Of+of
@@ -293,8 +289,9 @@ func (e *effects) findings(kind Kind) (found []Finding) {
 	for _, j := range receivers {
 		if !slices.Contains(senders, j) {
 			f := Finding{Kind: kind, Place: Receiver, To: []int{j}, Ratio: math.Exp(e.receiver[j]), Spreads: -e.receiver[j] / e.nodeNoise()}
-			f.Partners, f.Of = e.partners(j, false)
-			found = append(found, f)
+			if f.Partners, f.Of = e.partners(j, false); f.Of > 0 {
+				found = append(found, f)
+			}
 		}
 	}
 	for _, b := range e.blocks {
@@ -306,7 +303,7 @@ func (e *effects) findings(kind Kind) (found []Finding) {
 	}
 	for i := range e.n {
 		for j := range e.n {
-			if v := e.rest.At(i, j); v < -e.bar && v < -e.barOf(i, j) {
+			if v := e.rest.At(i, j); v < -e.bar && (kind != Slow || !e.inBlock(i, j)) {
 				found = append(found, Finding{
 					Kind: kind, Place: OnePair, From: []int{i}, To: []int{j}, Ratio: math.Exp(v), Spreads: e.spreads(v), Partners: 1, Of: 1,
 				})
@@ -384,11 +381,47 @@ func (f *Finding) Has(p Pair) bool {
 // again: what is slow is no echo of a latency that was chance.
 func (v *Verdict) Final() *Verdict {
 	final := *v
-	final.Findings = worst(slices.DeleteFunc(slices.Clone(v.Findings), func(f Finding) bool {
-		// There was no room for it, and beside others it says nothing of itself.
-		return f.Place == OnePair && v.alone != nil && !v.alone[Pair{f.From[0], f.To[0]}] && v.between(Pair{f.From[0], f.To[0]})
-	}))
+	final.Findings = shared(worst(v.Findings), v.parts[0].f.N)
 	return &final
+}
+
+// fewRanks are so few that their slow pairs are named one by one.
+const fewRanks = 3
+
+// shared makes one finding of slow pairs that are as many as the ranks, or more: they share something
+// that no list names. It is a suspect from all of their senders to all of their receivers.
+func shared(found []Finding, ranks int) []Finding {
+	var pairs, others []Finding
+	for _, f := range found {
+		if f.Kind == Slow && f.Place == OnePair {
+			pairs = append(pairs, f)
+		} else {
+			others = append(others, f)
+		}
+	}
+	if len(pairs) < ranks || ranks <= fewRanks {
+		return found
+	}
+	all := Finding{Kind: Slow, Place: Group, Spreads: math.Inf(1)}
+	var ratios, again []float64
+	for _, f := range pairs {
+		all.From, all.To = append(all.From, f.From...), append(all.To, f.To...)
+		if f.BothWays {
+			all.From, all.To = append(all.From, f.To...), append(all.To, f.From...)
+		}
+		ratios, again = append(ratios, f.Ratio), append(again, f.AgainRatio)
+		all.Partners, all.Again, all.Spreads = all.Partners+f.Partners, all.Again+f.Again, min(all.Spreads, f.Spreads)
+	}
+	slices.Sort(all.From)
+	slices.Sort(all.To)
+	all.From, all.To = slices.Compact(all.From), slices.Compact(all.To)
+	all.Ratio, all.AgainRatio = quantile(ratios, 0.5), quantile(again, 0.5)
+	for _, i := range all.From {
+		if all.Of += len(all.To); slices.Contains(all.To, i) {
+			all.Of--
+		}
+	}
+	return append(others, all)
 }
 
 // worst needs the findings by kind, the worst first.

@@ -10,13 +10,9 @@ import (
 
 // judge is the whole way: a mesh, the suspects again, and what holds.
 func judge(w *linkstest.World) *links.Verdict {
-	v := links.Judge(w.Measure(nil), links.Options{})
-	for range links.Confirmations(w.N) {
-		if again := slices.Concat(v.Retests(w.N)...); len(again) > 0 {
-			v = v.Confirm(w.Measure(again))
-		}
-	}
-	return v.Final()
+	return linkstest.Again(links.Judge(w.Measure(nil), links.Options{}), w.N, func(batches [][]links.Pair) *links.Figures {
+		return w.Measure(slices.Concat(batches...))
+	})
 }
 
 // Each kind alone, several at once, and nobody on healthy figures.
@@ -61,7 +57,7 @@ func TestLossyOfFewRanks(t *testing.T) {
 			t.Errorf("%d ranks: %+v, expected %+v", c.n, v.Findings, c.want)
 		}
 		draws := func(p links.Pair) []links.Draw {
-			return []links.Draw{{Alone: 10, Latency: 4, Packets: 1000, Lost: f.Lost.At(p.From, p.To)}}
+			return slices.Repeat([]links.Draw{{Alone: 10, Latency: 4, Packets: 1000, Lost: f.Lost.At(p.From, p.To)}}, 4)
 		}
 		if v = v.Try(c.n, draws, false); len(v.Findings) != 1 || len(v.Trials(c.n)) > 0 {
 			t.Errorf("%d ranks, tried: %+v, expected it proved", c.n, v.Findings)
@@ -90,14 +86,12 @@ func TestDeadAgainOnce(t *testing.T) {
 		}
 		return f
 	}
-	v := links.Judge(measure(), links.Options{})
-	for try := range links.Confirmations(n) {
-		if again := v.Retests(n); (len(again) > 0) != (try == 0) {
-			t.Errorf("try %d: %v is measured again", try, again)
-		}
-		v = v.Confirm(measure())
-	}
-	if f := v.Final().Findings; len(f) != 1 || f[0].Place != links.Node || f[0].From[0] != 3 || f[0].Again == 0 {
-		t.Errorf("%+v: expected rank 3", f)
+	tries := 0
+	v := linkstest.Again(links.Judge(measure(), links.Options{}), n, func([][]links.Pair) *links.Figures {
+		tries++
+		return measure()
+	})
+	if f := v.Findings; tries != 1 || len(f) != 1 || f[0].Place != links.Node || f[0].From[0] != 3 || f[0].Again == 0 || !f[0].Certain {
+		t.Errorf("%d tries: %+v: expected rank 3 after one", tries, f)
 	}
 }

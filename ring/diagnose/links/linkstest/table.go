@@ -2,11 +2,11 @@ package linkstest
 
 import (
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"os"
 	"runtime"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -17,40 +17,47 @@ import (
 )
 
 // SeedsVariable names the variable of the environment that says how many seeds to take of each
-// number of ranks, and from which on: 232:1000,1000:100+400 are seeds 0 to 999 and 400 to 499.
+// number of ranks, such as 232:1000,1000:100.
 const SeedsVariable = "LINKS_SEEDS"
 
-// Span is of how many seeds, from which on.
-type Span struct{ Seeds, From int }
-
-// Seeds reads SeedsVariable; without it there are as many as others says, from 0 on.
-func Seeds(t *testing.T, others map[int]int) map[int]Span {
-	seeds := map[int]Span{}
+// Seeds reads SeedsVariable; without it there are as many as others says.
+func Seeds(t *testing.T, others map[int]int) map[int]int {
 	text := os.Getenv(SeedsVariable)
 	if text == "" {
-		for n, k := range others {
-			seeds[n] = Span{Seeds: k}
-		}
-		return seeds
+		return others
 	}
+	seeds := map[int]int{}
 	for part := range strings.SplitSeq(text, ",") {
-		var n int
-		var s Span
-		span, from, given := strings.Cut(part, "+")
-		_, err := fmt.Sscanf(span, "%d:%d", &n, &s.Seeds)
-		if given && err == nil {
-			s.From, err = strconv.Atoi(from)
+		var n, k int
+		if _, err := fmt.Sscanf(part, "%d:%d", &n, &k); err != nil {
+			t.Fatalf("%s=%s: %v: expected RANKS:SEEDS,...", SeedsVariable, text, err)
 		}
-		if err != nil {
-			t.Fatalf("%s=%s: %v: expected RANKS:SEEDS or RANKS:SEEDS+FROM,...", SeedsVariable, text, err)
-		}
-		seeds[n] = s
+		seeds[n] = k
 	}
 	return seeds
 }
 
 // Judge measures a simulated network and says what is wrong.
 type Judge func(n int, seed uint64, kinds []string) (*World, *links.Verdict)
+
+// Again has suspects measured again, until all of them are proved or none: what links does. measure
+// measures batches of pairs both ways.
+func Again(v *links.Verdict, n int, measure func([][]links.Pair) *links.Figures) *links.Verdict {
+	draws := map[links.Pair][]links.Draw{}
+	for round := 1; ; round++ {
+		batches := v.Trials(n)
+		if len(batches) == 0 {
+			return v.Final()
+		}
+		f := measure(batches)
+		for at := range n * n {
+			if p := (links.Pair{From: at / n, To: at % n}); !f.Dead[at] && !math.IsNaN(f.Alone.V[at]) {
+				draws[p] = append(draws[p], links.Draw{Alone: f.Alone.V[at], Latency: f.Latency.V[at], Lost: f.Lost.V[at], Packets: f.Packets.V[at]})
+			}
+		}
+		v = v.Try(n, func(p links.Pair) []links.Draw { return draws[p] }, round == links.MostRounds)
+	}
+}
 
 // row is a line of the table.
 type row struct {
@@ -64,7 +71,7 @@ type row struct {
 // once and of none, by as many threads as there are CPUs, until the test's time is over, and logs
 // how many were found. Whatever was missed or falsely named fails the test, and so does what there
 // was no time for: a part is not the whole.
-func Table(t *testing.T, seeds map[int]Span, judge Judge) {
+func Table(t *testing.T, seeds map[int]int, judge Judge) {
 	var table []*row
 	sizes := make([]int, 0, len(seeds))
 	for n := range seeds {
@@ -94,29 +101,11 @@ func Table(t *testing.T, seeds map[int]Span, judge Judge) {
 	}
 	_ = out.Flush()
 	t.Log("\n" + b.String())
-	for _, text := range unfinished(table, seeds) {
-		t.Error(text)
-	}
-}
-
-// unfinished says of which numbers of ranks there are less networks than there were to be, and what
-// SeedsVariable takes the others. Rows take seeds together: what one lacks, some may have.
-func unfinished(table []*row, seeds map[int]Span) (list []string) {
-	for i, r := range table {
-		if i > 0 && table[i-1].n == r.n {
-			continue // said with the first of them
-		}
-		done := r.worlds
-		for _, other := range table {
-			if other.n == r.n {
-				done = min(done, other.worlds)
-			}
-		}
-		if span := seeds[r.n]; done < span.Seeds {
-			list = append(list, fmt.Sprintf("%d ranks: %d of %d seeds; go on with %s=%d:%d+%d", r.n, done, span.Seeds, SeedsVariable, r.n, span.Seeds-done, span.From+done))
+	for _, r := range table {
+		if r.worlds < seeds[r.n] {
+			t.Errorf("%d ranks, %d of %s: %d of %d seeds: the time was over", r.n, r.faults, r.kind, r.worlds, seeds[r.n])
 		}
 	}
-	return list
 }
 
 // spare is how long before its deadline a test begins no more networks: one takes a minute at most,
@@ -129,7 +118,7 @@ func spare() time.Duration {
 }
 
 // fill judges the rows' networks, those of a seed in all rows before the next seed's.
-func fill(t *testing.T, table []*row, seeds map[int]Span, judge Judge) {
+func fill(t *testing.T, table []*row, seeds map[int]int, judge Judge) {
 	var mu sync.Mutex // guards the rows
 	var workers sync.WaitGroup
 	type network struct {
@@ -159,16 +148,14 @@ all:
 	for k, more := 0, true; more; k++ {
 		more = false
 		for _, r := range table {
-			span := seeds[r.n]
-			if k >= span.Seeds {
+			if k >= seeds[r.n] {
 				continue
 			}
-			seed := span.From + k
 			if more = true; timed && time.Until(end) < spare() {
-				t.Logf("the time is over before seed %d", seed)
+				t.Logf("the time is over before seed %d", k)
 				break all
 			}
-			next <- network{r, uint64(seed)}
+			next <- network{r, uint64(k)}
 		}
 	}
 	close(next)

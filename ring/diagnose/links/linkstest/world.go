@@ -44,7 +44,6 @@ type World struct {
 	N                int
 	Faults           []Fault
 	Group            []string // of the list; nil if it names none
-	Shared           bool     // what is slow one after the other does not add up: the slowest counts
 	rng              *rand.Rand
 	sender, receiver []float64
 
@@ -93,17 +92,17 @@ func New(n int, seed uint64, kinds ...string) *World {
 	return w
 }
 
-// groups draws two groups, of which one is slow to the other at 0.5, or each to the other:
-// halves, or racks of which the list knows.
+// groups draws two groups, of which one is slow to the other at 0.5, or each to the other: halves,
+// or two racks of eight. The list names all of them.
 func (w *World) groups() Fault {
 	all := w.rng.Perm(w.N)
 	size := w.N / 2
 	if w.N >= 32 && w.rng.IntN(2) == 0 {
 		size = w.N / 8
-		w.Group = make([]string, w.N)
-		for i, r := range all {
-			w.Group[r] = fmt.Sprintf("rack%d", min(i/size, 7))
-		}
+	}
+	w.Group = make([]string, w.N)
+	for i, r := range all {
+		w.Group[r] = fmt.Sprintf("rack%d", min(i/size, w.N/size-1))
 	}
 	f := Fault{Kind: links.Slow, Place: links.Group, Amount: 0.5, Both: w.rng.IntN(2) == 0, From: all[:size], To: all[size : 2*size]}
 	slices.Sort(f.From)
@@ -215,7 +214,7 @@ func (w *World) spoil(f *links.Figures, x Fault) {
 // Grade is how a verdict compares with the faults.
 type Grade struct {
 	Faults, Found, Missed int
-	Hidden                int             // slow pairs behind a thin link that were not found: the thinner one alone is seen
+	Hidden                int             // slow pairs behind a thin link, which are not named
 	False                 []links.Finding // who has no part in any fault
 }
 
@@ -235,7 +234,7 @@ func (w *World) Grade(v *links.Verdict) (g Grade) {
 		switch {
 		case ok:
 			g.Found++
-		case w.Shared && w.behind(&w.Faults[i]):
+		case w.behind(&w.Faults[i]):
 			g.Hidden++
 		default:
 			g.Missed++

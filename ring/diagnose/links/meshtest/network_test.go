@@ -51,7 +51,6 @@ type Mesh struct {
 // New makes a network with the faults of a world, whose ports differ by up to 3 %.
 func New(w *linkstest.World, seed uint64, speed func() float64) *Mesh {
 	o := fabric.Options{Nodes: w.N, Seed: seed, Latency: latency, Rate: rate, Around: around, MTU: mtu}
-	w.Shared = true
 	m := &Mesh{World: w, o: o, ports: fabric.NewPorts(o), lossy: map[links.Pair]float64{}, talks: make([]talk, w.N)}
 	for rank := range w.N {
 		own := [2]float64{rate * speed(), rate * speed()}
@@ -108,17 +107,13 @@ func (m *Mesh) spoil(f linkstest.Fault) {
 func (m *Mesh) Judge() *links.Verdict {
 	n := m.World.N
 	figures := m.measure(links.Rounds(n), func(round int) []int { return links.Circle(n, round) })
-	v := links.Judge(figures, links.Options{})
-	for range links.Confirmations(n) {
+	return linkstest.Again(links.Judge(figures, links.Options{}), n, func(batches [][]links.Pair) *links.Figures {
 		var rounds [][]int
-		for _, batch := range v.Retests(n) {
+		for _, batch := range batches {
 			rounds = append(rounds, links.Disjoint(n, batch)...)
 		}
-		if len(rounds) > 0 {
-			v = v.Confirm(m.measure(len(rounds), func(round int) []int { return rounds[round] }))
-		}
-	}
-	return v.Final()
+		return m.measure(len(rounds), func(round int) []int { return rounds[round] })
+	})
 }
 
 func (m *Mesh) measure(rounds int, meets func(int) []int) *links.Figures {
