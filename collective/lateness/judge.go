@@ -65,6 +65,9 @@ const (
 	// slowTimes as long as elsewhere is slow, and stuckLeast is a flight that is told even
 	// if it happens once: a packet that is lost is sent again after some 67 ms.
 	slowTimes, stuckLeast = 3, int64(50 * time.Millisecond)
+	// starvedPart of the time is what a ring waits for a rank that others keep from its CPU: on a
+	// machine with work for all its CPUs any rank is late by a fifth now and then.
+	starvedPart = 3
 	// starvedTimes as long as the others without a CPU is a rank's own want of one.
 	starvedTimes = 2
 	// steadyFlights that all take long tell a slow edge from one that waits for a CPU now and then.
@@ -169,7 +172,7 @@ func lateRanks(all []Record) (found []Finding) {
 			continue
 		}
 		switch f.Why = why(all, rank, f.By); {
-		case r.excused >= f.By/2:
+		case r.excused >= f.By/2 && f.By >= r.Took/starvedPart:
 			f.Kind = NoCPU
 		case r.starved >= f.By/2:
 			continue

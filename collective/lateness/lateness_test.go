@@ -294,6 +294,7 @@ func TestJudgeLoss(t *testing.T) {
 		{"a port lost its link, and packets were sent again", "no-carrier 2", func(all []Record) {
 			all[2].NoCarrier, all[2].Loss, all[1].Loss, all[2].InFlight = 300*ms, lossy, lossy, 20*all[2].InFlight
 		}},
+		{"a rank had no CPU for a moment, as any has on a busy machine", "", func(all []Record) { all[3].Waited, all[3].NoCPU = 700*ms, 900*ms }},
 		{"a rank had no CPU, and the others had", "no-cpu 3", func(all []Record) { all[3].Waited, all[3].NoCPU = 200*ms, 600*ms }},
 		{"all threads of all ranks had no CPU, and one rank stood still", "no-cpu 3: it stood still", func(all []Record) {
 			for i := range all {
