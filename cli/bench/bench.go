@@ -62,7 +62,8 @@ microseconds (half a round trip; for READ all of it).
 Several algorithms or protocols, as in --algorithm ring,tree or --protocol all,
 are measured by turns at each size, out of place, and printed side by side: a
 time is then the median of the rounds' means. Below the table is said which is
-ahead where, by 3 % or more, and what auto takes. Both lists together are each algorithm under each of the protocols that it has; protocols
+ahead where, by 3 % or more, and what auto takes. Both lists together are each
+algorithm under each of the protocols that it has; protocols
 alone are the ring's, which has all of them. --html writes the curves to a page
 of their own.`
 	benchP2P = "p2p"
