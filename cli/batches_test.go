@@ -13,7 +13,7 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"ringcli/cli/bench"
+	"ringcli/cli/bench/batch"
 	"ringcli/cli/connect"
 	"ringcli/cli/exit"
 	"ringcli/cli/lines"
@@ -89,7 +89,7 @@ func TestStopping(t *testing.T) {
 				}()
 			}
 			err := lines.Run(ctx, s, testTable, c.command)
-			if !bench.IsStopped(err) || exit.Code(err) != exit.Interrupted || !regexp.MustCompile(`^interrupted `+c.want+`; the ring is usable$`).MatchString(err.Error()) {
+			if !batch.IsStopped(err) || exit.Code(err) != exit.Interrupted || !regexp.MustCompile(`^interrupted `+c.want+`; the ring is usable$`).MatchString(err.Error()) {
 				return fmt.Errorf("%s: %w, want %s", c.command, err, c.want)
 			}
 			measured := strings.Contains(out.String(), `"iters":`)

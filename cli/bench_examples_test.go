@@ -2,6 +2,8 @@ package cli
 
 import (
 	"ringcli/cli/bench"
+	"ringcli/cli/bench/corruption"
+	"ringcli/cli/bench/p2p"
 	"ringcli/cli/render"
 	"ringcli/cli/session"
 	"ringcli/cli/timing"
@@ -129,9 +131,9 @@ func benchExamples() []example {
 			return s.Out.Print(bench.Summarise("bench all-reduce", rows, 0))
 		}},
 		printing("bench p2p wrong", []render.Record{
-			bench.P2PResult{
-				Command: "bench p2p", Op: "READ", Bytes: 1 << 30, Iters: 10, BW: 1.5, MsgRate: 0.0015, Time: bench.P2PTimes{Min: 700000, P50: 710000, P99: 720000, P999: 730000, Max: 740000},
-				Wrong: &wrong, First: &bench.WrongElement{Rank: 1, Offset: 4096, Got: "0x00", Want: "0x5a"},
+			p2p.P2PResult{
+				Command: "bench p2p", Op: "READ", Bytes: 1 << 30, Iters: 10, BW: 1.5, MsgRate: 0.0015, Time: p2p.P2PTimes{Min: 700000, P50: 710000, P99: 720000, P999: 730000, Max: 740000},
+				Wrong: &wrong, First: &corruption.WrongElement{Rank: 1, Offset: 4096, Got: "0x00", Want: "0x5a"},
 			},
 		}),
 	}

@@ -15,7 +15,7 @@ func TestBuffers(t *testing.T) {
 	t.Parallel()
 	temporary := t.TempDir()
 	var lines []string
-	kinds := []string{"alloc", "private", "mapping", "malloc", "file"}
+	kinds := []string{"alloc", "private", "mapping", "file"}
 	for i, kind := range kinds {
 		lines = append(lines, fmt.Sprintf("all-reduce --size 300003 --type int8 --check --buffers %s; all-gather --size 20K --check --iters 3 --in-place=%v --buffers %s", kind, i%2 == 0, kind))
 	}

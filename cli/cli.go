@@ -54,6 +54,11 @@ func init() {
 // Main runs one command line, without the program's name, and returns the exit
 // code. A second Ctrl-C ends the process at once.
 func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	return MainWith(session.DefaultOptions(), args, stdin, stdout, stderr)
+}
+
+// MainWith is Main with other options than the defaults.
+func MainWith(o session.Options, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	token := session.TakeToken()
 	ctx, code, kept, err := launching.Keep(context.Background(), exit.ErrInterrupted, session.TokenVar+"="+string(token))
 	if kept {
@@ -62,6 +67,7 @@ func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	ctx, signals := exit.CatchSignals(ctx)
 	defer signals.Release()
 	i := newInvocation(stdin, stdout, stderr, signals, token)
+	i.Options = o
 	if err != nil {
 		return i.report("ringcli", err, args)
 	}

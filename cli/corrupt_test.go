@@ -6,7 +6,6 @@ import (
 	"strings"
 	"testing"
 
-	"ringcli/cli/session"
 	"ringcli/collective"
 )
 
@@ -15,12 +14,13 @@ import (
 // operation, swap@RANK the first segment's bytes in the second's place.
 const corrupt = "RINGTEST_CORRUPT"
 
-func init() {
+// corruptOf is session.Options.Corrupt; nil where nothing is to be damaged.
+func corruptOf() func(rank int) func(collective.Operation, int, []byte) {
 	kind, at, given := strings.Cut(os.Getenv(corrupt), "@")
 	if !given {
-		return
+		return nil
 	}
-	session.Corrupt = func(rank int) func(collective.Operation, int, []byte) {
+	return func(rank int) func(collective.Operation, int, []byte) {
 		if at != fmt.Sprint(rank) {
 			return nil
 		}

@@ -10,7 +10,8 @@ import (
 	"ringcli/cli/about"
 	"ringcli/cli/backends"
 	"ringcli/cli/bench"
-	"ringcli/cli/bench/narrow"
+	"ringcli/cli/bench/corruption"
+	"ringcli/cli/bench/p2p"
 	"ringcli/cli/bench/windows"
 	"ringcli/cli/devices"
 	"ringcli/cli/doctor"
@@ -41,12 +42,12 @@ func examples() []example {
 	good, bad := exampleMeasurement("all-reduce"), exampleMeasurement("all-reduce")
 	bad.OK, bad.Bytes, bad.Count, bad.Type, bad.InPlace = false, 64<<20, 32<<20, "bfloat16", true
 	bad.Protocol, bad.Wrong, bad.PerRank, bad.Spread = collective.Eager, &wrong, nil, nil
-	bad.First = &bench.WrongElement{Rank: 1, Offset: 5461, Got: "1 (0x3f80)", Want: "2 (0x4000)"}
+	bad.First = &corruption.WrongElement{Rank: 1, Offset: 5461, Got: "1 (0x3f80)", Want: "2 (0x4000)"}
 	bit := 17
-	bad.Corruption = &bench.Corruption{
-		Found:   []bench.WrongElements{{Rank: 1, Wrong: 3, Runs: [][2]int{{5461, 5462}, {5464, 5464}}, First: *bad.First}},
-		Entered: []bench.Entry{{From: 0, To: 1, Confidence: bootstrap.Certain, Phase: "all-gather", Segment: 7, Elements: [2]int{5376, 5503}}},
-		Pattern: narrow.Pattern{Words: 3, Of: 5, Kind: "bit-set", Fits: 3, Bit: &bit, Mask: 1 << 17, Shift: 8, Longest: 4, Checks: 2, Text: "3 of 3 wrong words: bit 17 set"},
+	bad.Corruption = &corruption.Corruption{
+		Found:   []corruption.WrongElements{{Rank: 1, Wrong: 3, Runs: [][2]int{{5461, 5462}, {5464, 5464}}, First: *bad.First}},
+		Entered: []corruption.Entry{{From: 0, To: 1, Confidence: bootstrap.Certain, Phase: "all-gather", Segment: 7, Elements: [2]int{5376, 5503}}},
+		Pattern: corruption.Pattern{Words: 3, Of: 5, Kind: "bit-set", Fits: 3, Bit: &bit, Mask: 1 << 17, Checks: 2, Text: "3 of 3 wrong words: bit 17 set"},
 	}
 	gathered := exampleMeasurement("all-gather")
 	gathered.Op, gathered.Bytes, gathered.Count, gathered.Iters, gathered.Wrong, gathered.PerRank = "", 8, 2, 1, nil, nil
@@ -102,11 +103,11 @@ func examples() []example {
 				s.Out.Print(m), windows.Notes(s.Out, sum, m.Late), windows.Notes(s.Out, nil, m.Late))
 		}},
 		printing("bench p2p", []render.Record{
-			bench.P2PResult{
+			p2p.P2PResult{
 				Command: "bench p2p", OK: true, Op: "WRITE", Bytes: 16 << 20, Iters: 2000, BW: 48.5, MsgRate: 1.0625,
-				Time: bench.P2PTimes{Min: 3.5, P50: 4.125, P99: 20, P999: 1000.5, Max: 98765.4},
+				Time: p2p.P2PTimes{Min: 3.5, P50: 4.125, P99: 20, P999: 1000.5, Max: 98765.4},
 			},
-			bench.P2PResult{Command: "bench p2p", OK: true, Op: "SEND", Bytes: 64, Iters: 1000000, BW: 0.0625, MsgRate: 123.5},
+			p2p.P2PResult{Command: "bench p2p", OK: true, Op: "SEND", Bytes: 64, Iters: 1000000, BW: 0.0625, MsgRate: 123.5},
 		}),
 		{"self-check", func(s *session.Session) error {
 			v := local.Verdict{Command: "self-check", Ranks: 4, Over: []string{"soft:lo"}, Types: []string{"float32", "int32"}, Checks: 9, Failed: 1, Wrong: 16383, Seconds: 0.5,

@@ -16,7 +16,6 @@ import (
 	"testing"
 	"time"
 
-	"ringcli/cli/bench"
 	"ringcli/cli/clitest"
 	"ringcli/cli/hand"
 	"ringcli/cli/local"
@@ -40,17 +39,21 @@ const benchSpan = "RINGTEST_SPAN"
 const speakAfter = "RINGTEST_SPEAK_AFTER"
 
 func TestMain(m *testing.M) {
-	bench.Span, _ = time.ParseDuration(os.Getenv(benchSpan))
-	session.SpeakAfter = hung // else a busy machine would say more
-	session.StopGrace = time.Minute
-	local.SurvivorsGrace = time.Minute // else those of a busy machine are ended before they have said why
-	if after, err := time.ParseDuration(os.Getenv(speakAfter)); err == nil {
-		session.SpeakAfter = after
-	}
 	if os.Getenv(asProgram) != "" {
-		os.Exit(Main(os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
+		os.Exit(MainWith(testOptions(), os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
 	}
 	os.Exit(runTests(m))
+}
+
+// testOptions are those of such a process, on a machine that may be busy: it would report more
+// waits, and end ranks before they have reported why they failed.
+func testOptions() session.Options {
+	o := session.Options{SpeakAfter: hung, StopGrace: time.Minute, SurvivorsGrace: time.Minute, Corrupt: corruptOf(), ParentEnded: heldUp()}
+	o.BenchSpan, _ = time.ParseDuration(os.Getenv(benchSpan))
+	if after, err := time.ParseDuration(os.Getenv(speakAfter)); err == nil {
+		o.SpeakAfter = after
+	}
+	return o
 }
 
 // raceRuns are what the race detector watches here, under which all takes ten times as long:

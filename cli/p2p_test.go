@@ -3,7 +3,7 @@ package cli
 import (
 	"testing"
 
-	"ringcli/cli/bench"
+	"ringcli/cli/bench/p2p"
 	"ringcli/cli/exit"
 	"ringcli/cli/render"
 )
@@ -23,7 +23,7 @@ func TestP2PBystandersWait(t *testing.T) {
 }
 
 func TestP2PColumnsFit(t *testing.T) {
-	head, row := render.Row(bench.P2PResult{})
+	head, row := render.Row(p2p.P2PResult{})
 	width := len(head) - 1
 	for _, c := range head {
 		width += max(c.Width, len(c.Name))

@@ -14,7 +14,6 @@ import (
 
 	"ringcli/cli/exit"
 	"ringcli/cli/render"
-	"ringcli/cli/session"
 	"ringcli/collective"
 	"ringcli/verbs/verbstest"
 )
@@ -283,12 +282,15 @@ func TestCtrlCEndsEveryRank(t *testing.T) {
 // up all ranks but this one before they take note of their parent's end.
 const earlyRank = "RINGTEST_EARLY_RANK"
 
-func init() {
-	if early := os.Getenv(earlyRank); early != "" {
-		session.HearsLate = func(rank int) {
-			if early != fmt.Sprint(rank) {
-				time.Sleep(time.Second)
-			}
+// heldUp is session.Options.ParentEnded; nil where no rank is to be held up.
+func heldUp() func(rank int) {
+	early := os.Getenv(earlyRank)
+	if early == "" {
+		return nil
+	}
+	return func(rank int) {
+		if early != fmt.Sprint(rank) {
+			time.Sleep(time.Second)
 		}
 	}
 }

@@ -45,7 +45,7 @@ func TestTransportBesideUCX(t *testing.T) {
 						puts = append(puts, putLatency(t, tls, size))
 						continue
 					}
-					code, stdout, stderr := finish(t, words(fmt.Sprintf("transport bench --device %s -b %d -e %[2]d --benchmark_filter _(Write|RoundTrip)/ --benchmark_min_time 0.2s --benchmark_format json %s", device, size, v.host))...)
+					code, stdout, stderr := finish(t, words(fmt.Sprintf("transport bench --device %s -b %d -e %[2]d --benchmark_filter _(Write|RoundTrip)/ --benchmark_min_time 0.2s --output json %s", device, size, v.host))...)
 					if code != exit.OK {
 						t.Fatalf("exit code %d: %s", code, stderr)
 					}

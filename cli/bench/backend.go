@@ -28,7 +28,7 @@ func backendFlag(fs *pflag.FlagSet, several bool) {
 	if several {
 		usage += "; several, separated by commas, are compared"
 	}
-	list := listValue(words, "back end ", func(word string) (string, error) {
+	list := command.ListOf(words, "back end ", func(word string) (string, error) {
 		if !slices.Contains(words, word) {
 			return "", fmt.Errorf("expected %s", strings.Join(words, ", "))
 		}
@@ -164,14 +164,6 @@ func (o *operation) settle(ctx context.Context, m *session.Member, s *session.Se
 		o.backend = list[0].Backend
 	}
 	return list, nil
-}
-
-// settleOn is settle for a check of several operations.
-func (o *operation) settleOn(ctx context.Context, m *session.Member, s *session.Session, list Variants) (Variants, error) {
-	if len(list) == 0 {
-		return nil, nil
-	}
-	return o.settle(ctx, m, s, list)
 }
 
 // agreed is the back end of the highest priority that all ranks have.

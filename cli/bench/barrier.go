@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"ringcli/cli/bench/batch"
 	"ringcli/cli/bench/windows"
 	"ringcli/cli/command"
 	"ringcli/cli/render"
@@ -80,7 +81,7 @@ func (t BarrierTime) Adjust(column string, cell *render.Cell) {
 
 // barrierFlags are those of the command `barrier`.
 func barrierFlags(fs *pflag.FlagSet) {
-	repeatFlags(fs)
+	batch.Flags(fs)
 	backendFlag(fs, false)
 	fs.Bool(perRank, false, "show every rank's own times, too")
 }

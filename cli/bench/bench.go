@@ -1,3 +1,6 @@
+// Package bench measures: the collectives as commands, one or several algorithms and
+// protocols side by side, what a table of them should be (tune), the link between two
+// ranks (p2p), and the self-check.
 package bench
 
 import (
@@ -11,10 +14,14 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"ringcli/cli/bench/batch"
 	"ringcli/cli/bench/buffers"
-	"ringcli/cli/bench/pair"
+	"ringcli/cli/bench/corruption"
+	"ringcli/cli/bench/p2p"
+	"ringcli/cli/bench/page"
 	"ringcli/cli/command"
 	"ringcli/cli/exit"
+	"ringcli/cli/procfs"
 	"ringcli/cli/render"
 	"ringcli/cli/session"
 	"ringcli/cli/timing"
@@ -55,8 +62,8 @@ microseconds (half a round trip; for READ all of it).
 Several algorithms or protocols, as in --algorithm ring,tree or --protocol all,
 are measured by turns at each size, out of place, and printed side by side: a
 time is then the median of the rounds' means. Below the table is said which is
-ahead where, by 3 % or more, and what auto takes, with a plot. Both lists
-together are each algorithm under each of the protocols that it has; protocols
+ahead where, by 3 % or more, and what auto takes. Both lists together are each
+algorithm under each of the protocols that it has; protocols
 alone are the ring's, which has all of them. --html writes the curves to a page
 of their own.`
 	benchP2P = "p2p"
@@ -99,7 +106,7 @@ func benchFlags(fs *pflag.FlagSet) {
 	vectorFlags(fs)
 	backendFlag(fs, true)
 	rootFlag(fs)
-	repeatFlags(fs)
+	batch.Flags(fs)
 	windowFlag(fs)
 	fs.Bool("check", true, "verify every element of every size after measuring it")
 	command.NumberFlag(fs, "checks", "c", 1, 0, 1, "whether to check", "nccl-tests' -c: 0 is --check=false")
@@ -107,8 +114,7 @@ func benchFlags(fs *pflag.FlagSet) {
 	command.NumberFlag(fs, "in-flight", "", 1, 1, mostInFlight, "the operations in flight", "operations that are started before any is waited for, each on buffers of its own; a time is the mean of them")
 	fs.String("html", "", "write a page with the curves to this file")
 	command.Completes(fs, "html", "files", "html")
-	command.NumberFlag(fs, "outstanding", "", p2pOutstanding, 1, pair.Queue, "the messages in flight", "p2p: messages in flight in a bandwidth test")
-	p2pOpsFlag(fs)
+	p2p.Flags(fs)
 }
 
 // sizesOf returns the sizes that a bench goes through.
@@ -188,10 +194,10 @@ func checkBench(_ context.Context, s *session.Session, call command.Call, ranksH
 	}
 	last := sizes[len(sizes)-1]
 	if op == benchP2P {
-		if last > p2pLargest {
-			return exit.Usagef("bench p2p: a message of %s: expected at most %s, which is what a queue pair carries", configs.FormatSize(last), configs.FormatSize(p2pLargest))
+		if last > p2p.Largest {
+			return exit.Usagef("bench p2p: a message of %s: expected at most %s, which is what a queue pair carries", configs.FormatSize(last), configs.FormatSize(p2p.Largest))
 		}
-		return CheckMemory(last, 2, min(ranksHere, 2))
+		return procfs.CheckMemory(last, 2, min(ranksHere, 2))
 	}
 	o, err := benched(s, call)
 	if err != nil {
@@ -217,7 +223,7 @@ func checkBench(_ context.Context, s *session.Session, call command.Call, ranksH
 			return err
 		}
 	}
-	return CheckMemory(last, o.buffersFor(), ranksHere)
+	return procfs.CheckMemory(last, o.buffersFor(), ranksHere)
 }
 
 // benched reads the flags of a bench of a collective, without the size.
@@ -240,13 +246,13 @@ func checks(fs *pflag.FlagSet) bool {
 
 // often says how often each row is measured.
 func (o operation) often() string {
-	text := fmt.Sprintf("%d iterations", o.iters)
+	text := fmt.Sprintf("%d iterations", o.Iters)
 	switch {
-	case o.duration > 0:
-		text = o.duration.String()
-	case o.span > 0:
-		text = fmt.Sprintf("at least %d iterations and %s", o.iters, o.span)
-	case o.iters == 1:
+	case o.Duration > 0:
+		text = o.Duration.String()
+	case o.Span > 0:
+		text = fmt.Sprintf("at least %d iterations and %s", o.Iters, o.Span)
+	case o.Iters == 1:
 		text = "1 iteration"
 	}
 	if o.inFlight > 1 {
@@ -263,13 +269,13 @@ func runBench(ctx context.Context, s *session.Session, call command.Call) (err e
 	if err != nil {
 		return err
 	}
-	file, err := openPage(ctx, s.Member, call)
+	file, err := page.Open(ctx, s.Member, call)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, file.Close()) }()
 	if benchOperation(call.Args[0]) == benchP2P {
-		return runP2P(ctx, s, call, sizes, file)
+		return p2p.Run(ctx, s, call, sizes, checks(call.Flags), file)
 	}
 	o, err := benched(s, call)
 	if err != nil {
@@ -315,7 +321,7 @@ type sweep struct {
 	o     operation
 	sizes []uint64
 	title string
-	file  pageFile // for the curves
+	file  page.File // for the curves
 }
 
 // collective prints nccl-tests' table.
@@ -328,7 +334,7 @@ func (b sweep) collective(ctx context.Context) error {
 		return err
 	}
 	sum := BenchSummary{Command: "bench " + b.o.op.String(), OK: true}
-	worst, err := b.run(ctx, []series{{Name: "out of place"}, {Name: "in place"}}, func(o operation) (render.Record, []Measurement, error) {
+	worst, err := b.run(ctx, []page.Series{{Name: "out of place"}, {Name: "in place"}}, func(o operation) (render.Record, []Measurement, error) {
 		var each [2]Measurement
 		for i := range each {
 			var err error
@@ -370,7 +376,7 @@ func (b sweep) variants(ctx context.Context, asked Variants) error {
 		return err
 	}
 	var rows []CompareRow
-	curves := make([]series, len(list))
+	curves := make([]page.Series, len(list))
 	for i, w := range list {
 		curves[i].Name = list.label(w)
 	}
@@ -393,18 +399,18 @@ func (b sweep) variants(ctx context.Context, asked Variants) error {
 
 // run measures at each size, prints the rows, and writes the page of the curves. worst
 // is the first wrong data: if it was stopped, that matters more.
-func (b sweep) run(ctx context.Context, curves []series, measure func(operation) (render.Record, []Measurement, error)) (worst, err error) {
+func (b sweep) run(ctx context.Context, curves []page.Series, measure func(operation) (render.Record, []Measurement, error)) (worst, err error) {
 	for i, size := range b.sizes {
 		b.o.count = int(size) / b.o.typ.Size()
 		row, each, err := measure(b.o)
 		switch {
-		case IsStopped(err):
-			return nil, cmp.Or(worst, errStopped("%d of %d sizes", i, len(b.sizes)))
+		case batch.IsStopped(err):
+			return nil, cmp.Or(worst, batch.Stopped("%d of %d sizes", i, len(b.sizes)))
 		case err != nil:
 			return nil, err
 		}
 		for j, m := range each {
-			curves[j].add(m)
+			curves[j].Points = append(curves[j].Points, page.Point{Bytes: m.Bytes, Time: m.Time.Mean, BW: m.BusBW, Wrong: m.Wrong, Way: m.variant().String()})
 			if v := m.verdict(0, b.o.maxResent); worst == nil || exit.Code(v) == exit.Critical && exit.Code(worst) == exit.Warning {
 				worst = v
 			}
@@ -418,7 +424,7 @@ func (b sweep) run(ctx context.Context, curves []series, measure func(operation)
 			}
 		}
 	}
-	return worst, writePage(ctx, b.s.Member, b.file, page{Title: b.title, Time: "time (us)", BW: "busbw (GB/s)", Series: curves})
+	return worst, b.file.Write(ctx, b.s.Member, page.Page{Title: b.title, Time: "time (us)", BW: "busbw (GB/s)", Series: curves})
 }
 
 // add takes a measurement into the average.
@@ -428,8 +434,8 @@ func (b *BenchSummary) add(m Measurement) {
 	b.BusBW += (m.BusBW - b.BusBW) / float64(b.Rows)
 	b.Possible = Possible{b.Rate + (m.Rate-b.Rate)/float64(b.Rows), m.By, m.Why}
 	b.OnMemory = m.OnMemory
-	addWrong(&b.Wrong, m.Wrong)
-	b.OK, b.Buffers = isRight(b.Wrong), m.Buffers
+	corruption.AddWrong(&b.Wrong, m.Wrong)
+	b.OK, b.Buffers = corruption.IsRight(b.Wrong), m.Buffers
 	b.Auto = joined(b.Auto, Stretch{Variant: m.variant(), From: m.Bytes, To: m.Bytes})
 }
 

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"ringcli/cli/bench/batch"
 	"ringcli/cli/session"
 	"ringcli/cli/timing"
 	"ringcli/collective/device"
@@ -21,7 +22,7 @@ const (
 	compareSpan                = time.Second
 	// compareTime bounds a variant's turn: with three of them a round is still shorter
 	// than most disturbances are apart.
-	compareTime = batchTime / 2
+	compareTime = batch.Length / 2
 	// compareTie is the difference below which a variant is not ahead of the one
 	// that led at the size before: less is noise, and crossovers that come and go
 	// with it would say nothing.
@@ -29,7 +30,7 @@ const (
 )
 
 // compare measures an operation at one size in several variants by turns. A mean time is
-// the median of the rounds'. If it was stopped, the error is errStopped.
+// the median of the rounds'. If it was stopped, the error is batch.Stopped.
 func compare(ctx context.Context, m *session.Member, s *session.Session, o operation, list Variants) (row CompareRow, err error) {
 	auto, v, err := prepare(ctx, m, o.by(Variant{}))
 	if err != nil {
@@ -64,29 +65,29 @@ func compare(ctx context.Context, m *session.Member, s *session.Session, o opera
 
 // turns says how long a variant's turn in a round is.
 func (o operation) turns() string {
-	if o.span > 0 {
-		return spanTime.String()
+	if o.Span > 0 {
+		return batch.SpanLength.String()
 	}
-	return fmt.Sprintf("at most %s and %d iterations", compareTime, o.iters)
+	return fmt.Sprintf("at most %s and %d iterations", compareTime, o.Iters)
 }
 
 // compare warms up and lets all variants have their turns, as often as the leader's clock
 // says: if --duration is given, for so long each.
 func (r *rounds) compare(ctx context.Context) (means roundMeans, err error) {
 	fewest, most, limit := compareFewest, compareMost, compareSpan
-	if r.o.duration > 0 {
-		fewest, most, limit = 1, math.MaxInt-1, r.o.duration*time.Duration(len(r.list))
+	if r.o.Duration > 0 {
+		fewest, most, limit = 1, math.MaxInt-1, r.o.Duration*time.Duration(len(r.list))
 	}
-	turn, longest := compareTime, r.o.iters
-	if r.o.span > 0 {
-		turn, longest = spanTime, math.MaxInt
+	turn, longest := compareTime, r.o.Iters
+	if r.o.Span > 0 {
+		turn, longest = batch.SpanLength, math.MaxInt
 	}
 	for _, w := range r.list {
 		runs, err := r.o.by(w).on(r.m, r.v)
 		if err != nil {
 			return nil, err
 		}
-		_, err = inBatches(ctx, r.m, r.s, repetition{warmup: r.o.warmup, warmSpan: r.o.warmSpan}, func(warm, _ int) (float64, error) {
+		_, err = batch.Run(ctx, r.m, r.s, batch.Repetition{Warmup: r.o.Warmup, WarmSpan: r.o.WarmSpan}, func(warm, _ int) (float64, error) {
 			_, err := r.o.iterate(ctx, runs, warm, nil)
 			return 0, err
 		})
@@ -145,6 +146,6 @@ func (r *rounds) resultOf(ctx context.Context, w int, means []float64) (result M
 		most = Effort{max(most.Copied, t.Effort.Copied), max(most.Handshakes, t.Effort.Handshakes)}
 	}
 	result = resultOf(m, o, runs, r.counts[w], means, all)
-	result.Effort, result.Corruption, result.Buffers = &most, c.corruption(o.typ.Size()), r.v.from
+	result.Effort, result.Corruption, result.Buffers = &most, c.Corruption(), r.v.from
 	return result, nil
 }

@@ -26,7 +26,7 @@ const (
 
 // compareSpacious is up to how many variants have all of their columns in a line of 80
 // characters; six have their time and their mark. Wrong elements are marked then,
-// and counted below the table; the plot shows busbw.
+// and counted below the table; JSON and --html have busbw.
 const compareSpacious = 3
 
 // Row implements render.Tabular: a variant's columns follow those of the one before.

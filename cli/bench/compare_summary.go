@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"ringcli/cli/chart"
+	"ringcli/cli/bench/corruption"
 	"ringcli/cli/render"
 	"ringcli/cli/timing"
 	"ringcli/configs"
@@ -93,12 +93,12 @@ func Summarise(command string, rows []CompareRow, floor float64) ComparisonSumma
 		average := VariantAverage{Variant: w, name: rows[0].Variants.label(w)}
 		for _, r := range rows {
 			average.BusBW += r.Each[i].BusBW / float64(len(rows))
-			addWrong(&sum.Wrong, r.Each[i].Wrong)
+			corruption.AddWrong(&sum.Wrong, r.Each[i].Wrong)
 		}
 		average.BusBW = timing.SixPlaces(average.BusBW)
 		sum.Averages = append(sum.Averages, average)
 	}
-	sum.OK = isRight(sum.Wrong)
+	sum.OK = corruption.IsRight(sum.Wrong)
 	return sum
 }
 
@@ -169,28 +169,22 @@ func (c ComparisonSummary) effort() []string {
 	return lines
 }
 
-// Lines are the footer and the plot.
+// Lines are the footer.
 func (c ComparisonSummary) Lines() []render.Line {
 	var notes []string
 	label := averageLabel
-	curves := make([]chart.Curve, len(c.Averages))
-	for i, a := range c.Averages {
+	for _, a := range c.Averages {
 		notes = append(notes, label+a.name+" "+render.Figure(a.BusBW)+c.percent(a.BusBW))
 		label = strings.Repeat(" ", len(label))
-		curves[i].Name = a.name
-		for _, r := range c.rows {
-			curves[i].Points = append(curves[i].Points, chart.Point{Bytes: r.Each[i].Bytes, Value: r.Each[i].BusBW})
-		}
 	}
 	ahead := render.Folded(stretchWords(c.Ahead, "is ahead"), 78)
 	auto := render.Folded("auto: "+stretchWords(c.Auto, "is taken"), 78)
-	plot := chart.Plot("busbw in GB/s by size", curves, render.Figure)
 	lines := wrongLines(c.Wrong)
 	for _, text := range notes {
 		lines = append(lines, render.Line{Text: text})
 	}
 	lines = append(lines, c.whyPossible()...)
-	for _, text := range slices.Concat(c.effort(), ahead, auto, plot) {
+	for _, text := range slices.Concat(c.effort(), ahead, auto) {
 		lines = append(lines, render.Line{Text: text})
 	}
 	return lines

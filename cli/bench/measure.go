@@ -6,8 +6,11 @@ import (
 	"errors"
 	"time"
 
+	"ringcli/cli/bench/batch"
 	"ringcli/cli/bench/buffers"
+	"ringcli/cli/bench/corruption"
 	"ringcli/cli/bench/windows"
+	"ringcli/cli/procfs"
 	"ringcli/cli/render"
 	"ringcli/cli/session"
 	"ringcli/cli/timing"
@@ -66,7 +69,7 @@ func prepare(ctx context.Context, m *session.Member, o operation) (r runs, v vec
 			return r, v, err
 		}
 	}
-	if err := m.Agree(ctx, CheckMemory(o.bytes(), o.buffersFor(), m.RanksHere())); err != nil {
+	if err := m.Agree(ctx, procfs.CheckMemory(o.bytes(), o.buffersFor(), m.RanksHere())); err != nil {
 		return r, v, err
 	}
 	v, err = allocate(m, o)
@@ -147,7 +150,7 @@ func fill(ctx context.Context, m *session.Member, o operation, v vectors, seed u
 // measure warms up, measures, checks if that was asked for, and puts all ranks'
 // results together. Every rank gets the same Measurement, and the leader the
 // ranks' own besides. If it was stopped, the Measurement is of what was done, and
-// the error is errStopped.
+// the error is batch.Stopped.
 func measure(ctx context.Context, m *session.Member, s *session.Session, o operation) (result Measurement, err error) {
 	runs, v, err := prepare(ctx, m, o)
 	if err != nil {
@@ -158,9 +161,6 @@ func measure(ctx context.Context, m *session.Member, s *session.Session, o opera
 	defer s.Progress.End()
 	mine := RankMeasurement{Rank: m.Comm.Rank(), LinkRate: linkRate(m)}
 	possibleOf(m, o.bytes()) // and once more afterwards
-	if o.host {
-		mine.HostRate = hostRate(m)
-	}
 	var c checking
 	w := windows.New(m, s.Out, o.op.String(), o.bytes(), o.window)
 	b, kept, stopped, err := batches(ctx, m, s, o, v, runs, &mine, &c, w)
@@ -170,9 +170,6 @@ func measure(ctx context.Context, m *session.Member, s *session.Session, o opera
 		}
 		return result, err
 	}
-	if o.host { // whose other work comes and goes
-		mine.HostRate = (mine.HostRate + hostRate(m)) / 2
-	}
 	if mine.Possible = possibleOf(m, o.bytes()); runs.Path == device.IPC || runs.backend != nil {
 		mine.Possible = Possible{} // of the edges, over which nothing goes
 	}
@@ -181,9 +178,9 @@ func measure(ctx context.Context, m *session.Member, s *session.Session, o opera
 		return result, err
 	}
 	all := ofHosts(each)
-	result = resultOf(m, o, runs, b.done, b.means, all)
-	result.Corruption, result.Buffers, result.Delivery = c.corruption(o.typ.Size()), v.from, deliveryOf(each)
-	if o.duration > 0 {
+	result = resultOf(m, o, runs, b.Done, b.Means, all)
+	result.Corruption, result.Buffers, result.Delivery = c.Corruption(), v.from, deliveryOf(each)
+	if o.Duration > 0 {
 		result.Windows = &w.Summary
 	} else {
 		records := make([]lateness.Record, len(all))
@@ -193,32 +190,29 @@ func measure(ctx context.Context, m *session.Member, s *session.Session, o opera
 		w.Whole(records)
 	}
 	result.Late = w.Late
-	if o.host && b.done > 0 {
-		_, result.BestBW = timing.Bandwidth(result.Command, result.Bytes, result.Ranks, result.Time.Min)
-	}
 	switch {
-	case stopped && (o.duration > 0 || o.span > 0):
-		err = errStopped("%d iterations", b.done)
+	case stopped && (o.Duration > 0 || o.Span > 0):
+		err = batch.Stopped("%d iterations", b.Done)
 	case stopped:
-		err = errStopped("%d of %d iterations", b.done, o.iters)
+		err = batch.Stopped("%d of %d iterations", b.Done, o.Iters)
 	}
 	return result, err
 }
 
 // printCut prints what this rank has measured of a run that failed, if that is anything: the
 // other ranks cannot be asked any more.
-func printCut(m *session.Member, s *session.Session, o operation, r runs, b batched, mine RankMeasurement, counted bool, w *windows.Watch) error {
-	if b.done == 0 || s.Out.Format() == render.NCCLTests {
+func printCut(m *session.Member, s *session.Session, o operation, r runs, b batch.Batched, mine RankMeasurement, counted bool, w *windows.Watch) error {
+	if b.Done == 0 || s.Out.Format() == render.NCCLTests {
 		return nil
 	}
-	result := resultOf(m, o, r, b.done, b.means, []RankMeasurement{mine})
+	result := resultOf(m, o, r, b.Done, b.Means, []RankMeasurement{mine})
 	result.OK, result.CutShort, result.Late = false, true, w.Late
-	if result.Delivery = deliveryOf([]told{{RankMeasurement: mine, Counted: counted}}); o.duration > 0 {
+	if result.Delivery = deliveryOf([]told{{RankMeasurement: mine, Counted: counted}}); o.Duration > 0 {
 		result.Windows = &w.Summary
 	}
 	return errors.Join(
 		s.Out.Print(result.record()), result.note(m, s.Out),
-		s.Out.Note(render.Fair, "cut short after %d iterations: what rank %d had measured when the run failed", b.done, mine.Rank),
+		s.Out.Note(render.Fair, "cut short after %d iterations: what rank %d had measured when the run failed", b.Done, mine.Rank),
 	)
 }
 
@@ -235,7 +229,7 @@ func resultOf(m *session.Member, o operation, r runs, iters int, means []float64
 	if o.op.Rooted() {
 		result.Root = &o.root
 	}
-	result.merge(all, means, o.span > 0)
+	result.merge(all, means, o.Span > 0)
 	if m.Comm.Rank() == 0 {
 		result.PerRank = all
 	}
@@ -251,8 +245,8 @@ func (m *Measurement) merge(all []RankMeasurement, means []float64, median bool)
 	for i := range all {
 		r := &all[i]
 		m.Time = m.Time.Slowest(r.Time)
-		addWrong(&m.Wrong, r.Wrong)
-		m.LinkRate, m.HostRate = lower(m.LinkRate, r.LinkRate), lower(m.HostRate, r.HostRate)
+		corruption.AddWrong(&m.Wrong, r.Wrong)
+		m.LinkRate = lower(m.LinkRate, r.LinkRate)
 		m.Possible = leastPossible(m.Possible, r.Possible)
 		if m.First == nil {
 			m.First = r.First
@@ -265,34 +259,30 @@ func (m *Measurement) merge(all []RankMeasurement, means []float64, median bool)
 		spread := timing.Spread(means)
 		m.Spread = &spread
 	}
-	m.OK = isRight(m.Wrong)
+	m.OK = corruption.IsRight(m.Wrong)
 	m.AlgBW, m.BusBW = timing.Bandwidth(m.Command, m.Bytes, m.Ranks, m.Time.Mean)
 	m.OfPossible = m.share(m.BusBW)
 }
 
-// repetition is how often the operation is repeated.
-func (o operation) repetition() repetition {
-	return repetition{warmup: o.warmup, iters: o.iters, duration: o.duration, warmSpan: o.warmSpan, span: o.span, batch: min(cmp.Or(o.window, batchTime), batchTime)}
-}
-
 // batches warms up and measures. Each batch of --duration ends with a checked
 // run, and all iterations together with one.
-func batches(ctx context.Context, m *session.Member, s *session.Session, o operation, v vectors, r runs, mine *RankMeasurement, c *checking, wins *windows.Watch) (b batched, kept *windows.Keeper, stopped bool, err error) {
+func batches(ctx context.Context, m *session.Member, s *session.Session, o operation, v vectors, r runs, mine *RankMeasurement, c *checking, wins *windows.Watch) (b batch.Batched, kept *windows.Keeper, stopped bool, err error) {
 	w, begun, done := timing.New(), time.Now(), 0
 	kept = windows.NewKeeper(m.Comm)
 	mine.Waits = &kept.All
 	var means []float64 // of this rank
-	p := o.repetition()
-	if o.duration > 0 && m.Comm.Size() > 1 {
-		if p.talk, err = newTalk(ctx, m); err != nil {
+	p := o.Repetition
+	p.Batch = min(cmp.Or(o.window, batch.Length), batch.Length)
+	if o.Duration > 0 && m.Comm.Size() > 1 {
+		if p.Talk, err = batch.NewTalk(ctx, m); err != nil {
 			return b, kept, false, err
 		}
-		defer func() { err = errors.Join(err, p.talk.close()) }()
+		defer func() { err = errors.Join(err, p.Talk.Close()) }()
 		kept.Each = true
-		c.talk, p.heard, p.kept = p.talk, wins.Heard, kept
+		c.talk, p.Heard, p.Kept = p.Talk, wins.Heard, kept
 	}
-	b, err = inBatches(ctx, m, s, p, func(warm, n int) (float64, error) {
-		if p.talk == nil || done == 0 { // else what ranks talk belongs to it
+	b, err = batch.Run(ctx, m, s, p, func(warm, n int) (float64, error) {
+		if p.Talk == nil || done == 0 { // else what ranks talk belongs to it
 			if err := kept.Drop(ctx); err != nil {
 				return 0, err
 			}
@@ -311,31 +301,31 @@ func batches(ctx context.Context, m *session.Member, s *session.Session, o opera
 		means = append(means, mean)
 		done += n
 		switch {
-		case o.duration > 0:
-			s.Progress.Step("%s of %s", time.Since(begun).Truncate(time.Second), o.duration)
-		case o.span > 0:
+		case o.Duration > 0:
+			s.Progress.Step("%s of %s", time.Since(begun).Truncate(time.Second), o.Duration)
+		case o.Span > 0:
 			s.Progress.Step("%d iterations", done)
 		default:
-			s.Progress.Step("%d/%d", done, o.iters)
+			s.Progress.Step("%d/%d", done, o.Iters)
 		}
-		if o.check && o.duration > 0 {
+		if o.check && o.Duration > 0 {
 			if err = c.next(ctx, m, o, v); err == nil {
 				err = kept.Drop(ctx)
 			}
 		}
 		return mean, err
 	})
-	if p.talk != nil {
+	if p.Talk != nil {
 		err = cmp.Or(err, wins.End())
 	}
 	kept.End()
-	if stopped = errors.Is(err, errSome); stopped {
+	if stopped = errors.Is(err, batch.ErrStopped); stopped {
 		err = nil
 	}
-	if err == nil && o.check && o.duration == 0 && b.done > 0 {
+	if err == nil && o.check && o.Duration == 0 && b.Done > 0 {
 		err = c.next(ctx, m, o, v)
 	}
-	if mine.Time = w.Times(); o.span > 0 {
+	if mine.Time = w.Times(); o.Span > 0 {
 		mine.Time.Mean = timing.ThreePlaces(timing.Median(means))
 	}
 	if o.check {
@@ -355,7 +345,7 @@ func (o operation) iterate(ctx context.Context, r runs, n int, w *timing.Stopwat
 	switch {
 	case w == nil:
 		timed = 0
-	case o.span > 0:
+	case o.Span > 0:
 		timed = min(n, max(leastTimed, n/timedShare))
 	}
 	each, one := 1, r.run

@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"ringcli/cli/bench/corruption"
 	"ringcli/cli/exit"
 	"ringcli/cli/timing"
 )
@@ -13,8 +14,8 @@ func TestMerge(t *testing.T) {
 	m := Measurement{Command: "all-reduce", Bytes: 3e6, Ranks: 3}
 	m.merge([]RankMeasurement{
 		{Rank: 0, Time: timing.Times{Mean: 100}, Wrong: &zero},
-		{Rank: 1, Time: timing.Times{Mean: 3000}, Wrong: &three, First: &WrongElement{Rank: 1, Offset: 9}},
-		{Rank: 2, Time: timing.Times{Mean: 200}, Wrong: &three, First: &WrongElement{Rank: 2, Offset: 1}},
+		{Rank: 1, Time: timing.Times{Mean: 3000}, Wrong: &three, First: &corruption.WrongElement{Rank: 1, Offset: 9}},
+		{Rank: 2, Time: timing.Times{Mean: 200}, Wrong: &three, First: &corruption.WrongElement{Rank: 2, Offset: 1}},
 	}, []float64{100, 1, 2, 3, 4}, false)
 	if m.OK || *m.Wrong != 6 || m.First.Rank != 1 || m.AlgBW != 1 || m.Time.Mean != 3000 || *m.Spread != 33.3 {
 		t.Errorf("got %+v, wrong %d, first %+v", m, *m.Wrong, m.First)

@@ -3,6 +3,7 @@ package bench
 import (
 	"fmt"
 
+	"ringcli/cli/bench/corruption"
 	"ringcli/cli/bench/windows"
 	"ringcli/cli/render"
 	"ringcli/cli/session"
@@ -51,15 +52,10 @@ type Measurement struct {
 	// LinkRate is the least active rate of the RDMA ports between the ranks; absent
 	// where none is known.
 	LinkRate float64 `json:"rate_GBps,omitempty"`
-	// HostRate is what the slowest of the ranks' hosts moved without a ring, just before and
-	// after, and BestBW the busbw of the fastest iteration, which what else a host does
-	// spoils least; absent if they were not asked for. HostRate is of software alone.
-	HostRate float64 `json:"host_GBps,omitempty"`
-	BestBW   float64 `json:"best_GBps,omitempty"`
 	// Wrong is the number of wrong elements on all ranks; nil if not checked.
 	Wrong *uint64 `json:"wrong" col:"wrong|5|wrong"`
 	// First is the first wrong element of the lowest rank that has one.
-	First *WrongElement `json:"first_wrong,omitempty"`
+	First *corruption.WrongElement `json:"first_wrong,omitempty"`
 	// PerRank is there on the leader only.
 	PerRank []RankMeasurement `json:"per_rank,omitempty"`
 	// Effort is there in a comparison: that of the rank that has most.
@@ -67,7 +63,7 @@ type Measurement struct {
 	// CPUs are those that the ranks poll on; absent where it is not settled for all.
 	CPUs []int `json:"cpus,omitempty"`
 	// Corruption is what is known of wrong elements: absent if there are none.
-	Corruption *Corruption `json:"corruption,omitempty"`
+	Corruption *corruption.Corruption `json:"corruption,omitempty"`
 	// Windows are there with --duration.
 	Windows *windows.Summary `json:"windows,omitempty"`
 	// CutShort: the run failed, and this is what this rank had measured until then.
@@ -77,18 +73,6 @@ type Measurement struct {
 	Late []windows.Stragglers `json:"late,omitempty"`
 	Buffers
 	OnMemory
-}
-
-// WrongElement is an element that is not what it must be.
-type WrongElement struct {
-	Rank   int    `json:"rank"`
-	Offset int    `json:"offset"` // index of the element in the whole vector
-	Got    string `json:"got"`
-	Want   string `json:"want"`
-}
-
-func (w WrongElement) String() string {
-	return fmt.Sprintf("rank %d, element %d: got %s, want %s", w.Rank, w.Offset, w.Got, w.Want)
 }
 
 // Effort is what one operation costs a rank beside the data that travel.
@@ -101,28 +85,14 @@ func (e Effort) String() string {
 	return configs.FormatSize(e.Copied) + "/" + fmt.Sprint(e.Handshakes)
 }
 
-// addWrong adds what was counted to a sum; nil is what was not checked.
-func addWrong(sum **uint64, n *uint64) {
-	if n == nil {
-		return
-	}
-	if *sum == nil {
-		*sum = new(uint64)
-	}
-	**sum += *n
-}
-
-func isRight(wrong *uint64) bool { return wrong == nil || *wrong == 0 }
-
 // RankMeasurement is one rank's part of a Measurement.
 type RankMeasurement struct {
-	Rank  int           `json:"rank" col:"rank|14"`
-	Time  timing.Times  `json:"time_us" col:"Min=min us|9; P50=p50 us|9; P99=p99 us|9; Max=max us|9; Mean=mean us|9"`
-	Wrong *uint64       `json:"wrong" col:"wrong|7|wrong"`
-	First *WrongElement `json:"first_wrong,omitempty"`
+	Rank  int                      `json:"rank" col:"rank|14"`
+	Time  timing.Times             `json:"time_us" col:"Min=min us|9; P50=p50 us|9; P99=p99 us|9; Max=max us|9; Mean=mean us|9"`
+	Wrong *uint64                  `json:"wrong" col:"wrong|7|wrong"`
+	First *corruption.WrongElement `json:"first_wrong,omitempty"`
 	// LinkRate is that of the rank's own ports.
 	LinkRate float64 `json:"rate_GBps,omitempty"`
-	HostRate float64 `json:"host_GBps,omitempty"`
 	// Possible is that of the rank's own edges.
 	Possible
 	// Waits are for other ranks, and what this rank did else, in what was measured.
@@ -218,7 +188,7 @@ func PrintRanks(s *session.Session, m Measurement) error {
 	}
 	var rows []render.Record
 	for _, r := range m.PerRank {
-		rows = append(rows, RankRow{Command: m.Command, OK: isRight(r.Wrong), RankMeasurement: r})
+		rows = append(rows, RankRow{Command: m.Command, OK: corruption.IsRight(r.Wrong), RankMeasurement: r})
 	}
 	return s.Out.Print(rows...)
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"ringcli/cli/about"
+	"ringcli/cli/bench/corruption"
 	"ringcli/cli/command"
 	"ringcli/cli/exit"
 	"ringcli/cli/render"
@@ -89,7 +90,7 @@ func (b sweep) ncclTestsHead(ctx context.Context) error {
 	fmt.Fprintf(&t, "# ringcli %s: the table of nccl-tests %s\n", about.Version(), ncclTestsVersion)
 	fmt.Fprintf(&t, "# Collective test starting: %s\n", ncclTestsName(b.o.op))
 	fmt.Fprintf(&t, "# nThread 1 nGpus 1 minBytes %d maxBytes %d step: %d(factor) warmup iters: %d iters: %d agg iters: %d validation: %d graph: 0 unalign: 0\n",
-		b.sizes[0], b.sizes[len(b.sizes)-1], factor, b.o.warmup, b.o.iters, max(b.o.aggregate, 1), validation)
+		b.sizes[0], b.sizes[len(b.sizes)-1], factor, b.o.Warmup, b.o.Iters, max(b.o.aggregate, 1), validation)
 	fmt.Fprintf(&t, "# %s; a row: %s\n#\n# Using devices\n", b.title, b.o.often())
 	for rank, n := range nodes {
 		fmt.Fprintf(&t, "#  Rank %2d Group %2d Pid %6d on %10s device %2d [%s] %s\n", rank, 0, n.Pid, n.Host, n.Number, n.PCI, n.Device)
@@ -145,7 +146,7 @@ func ncclTestsFigure(v float64, width int) string {
 // countFailed counts a measurement in nccl-tests' way: by the ranks that have wrong data.
 func (b *BenchSummary) countFailed(m Measurement) {
 	for _, r := range m.PerRank {
-		if !isRight(r.Wrong) {
+		if !corruption.IsRight(r.Wrong) {
 			b.failed++
 		}
 	}

@@ -10,10 +10,12 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"ringcli/cli/bench/batch"
 	"ringcli/cli/bench/buffers"
 	"ringcli/cli/bench/windows"
 	"ringcli/cli/command"
 	"ringcli/cli/exit"
+	"ringcli/cli/procfs"
 	"ringcli/cli/render"
 	"ringcli/cli/session"
 	"ringcli/collective"
@@ -39,18 +41,13 @@ type operation struct {
 	backend  string                     // "" is our ring
 	vendor   map[string]backend.Backend // by their names, once they are settled
 	options  collective.CallOptions
-	iters    int
-	warmup   int
-	duration time.Duration // instead of iters, if above zero
-	window   time.Duration // each so long is shown; 0: none is
-	// warmSpan and span are repetition's.
-	warmSpan, span time.Duration
+	batch.Repetition
+	window time.Duration // each so long is shown; 0: none is
 	// aggregate is how many operations an iteration has, of which the mean is its time; 0: 1.
 	aggregate int
 	inFlight  int // so many of them are started before any is waited for; 0: each runs by itself
 	check     bool
 	ranked    bool  // each element of a rank's input is its number plus one
-	host      bool  // measure what the hosts move without a ring, besides
 	floor     floor // zero is none
 	maxResent mostResent
 }
@@ -80,19 +77,11 @@ func (o operation) variant() Variant {
 
 const (
 	defaultSize = 1 << 20
-	mostIters   = 1 << 40
 	mostRoot    = 1<<31 - 1 // ranks are fewer
 	// mostAggregate keeps products of iterations within an int.
 	mostAggregate = 1 << 20
 	mostInFlight  = 64
 )
-
-// repeatFlags are those of everything that is measured.
-func repeatFlags(fs *pflag.FlagSet) {
-	command.NumberFlag(fs, "iters", "", leastIters, 1, mostIters, "the iterations to measure", fmt.Sprintf("iterations measured; not given: at least so many, and for %s", leastSpan))
-	command.NumberFlag(fs, "warmup", "w", leastWarmup, 0, mostIters, "the iterations before", "iterations before that; likewise")
-	command.DurationFlag(fs, "duration", 0, "measure for this long instead of --iters")
-}
 
 // windowFlag is that of what has a bandwidth.
 func windowFlag(fs *pflag.FlagSet) {
@@ -125,10 +114,9 @@ func operationFlags(fs *pflag.FlagSet) {
 	command.NumberFlag(fs, "count", "", 0, 0, 1<<56, "elements of the whole vector", "elements of the whole vector, instead of --size")
 	vectorFlags(fs)
 	backendFlag(fs, false)
-	repeatFlags(fs)
+	batch.Flags(fs)
 	windowFlag(fs)
 	fs.Bool("check", false, "verify every element on every rank after measuring")
-	fs.Bool("host", false, "also measure what each host moves without a ring, host_GBps, and say busbw of the fastest iteration, best_GBps")
 	fills := []string{fillRandom, fillRank}
 	command.ChoiceFlag(fs, "fill", "values", &fills[0], fills, func(text string) (string, error) {
 		if !slices.Contains(fills, text) {
@@ -204,7 +192,7 @@ func operationOf(s *session.Session, call command.Call) (operation, error) {
 	if err != nil {
 		return o, err
 	}
-	o.inPlace, o.check, o.host = command.IsOn(fs, "in-place"), command.IsOn(fs, "check"), command.IsOn(fs, "host")
+	o.inPlace, o.check = command.IsOn(fs, "in-place"), command.IsOn(fs, "check")
 	o.ranked = command.Value[string](fs, "fill") == fillRank
 	elements := size / uint64(o.typ.Size())
 	if err := enoughFor(call.Name, "--size", size, o.typ); err != nil {
@@ -243,10 +231,7 @@ func besides(flag string, size uint64, t reduce.Type) []string {
 // repeated reads the flags that a collective and its bench have in common.
 func repeated(s *session.Session, call command.Call) (operation, error) {
 	fs := call.Flags
-	o := operation{
-		iters: command.NumberOf(fs, "iters"), warmup: command.NumberOf(fs, "warmup"),
-		duration: command.Value[time.Duration](fs, "duration"),
-	}
+	o := operation{Repetition: batch.Of(s, fs)}
 	if fs.Lookup("type") != nil { // no barrier
 		o.typ, o.red = command.Value[reduce.Type](fs, "type"), command.Value[reduce.Op](fs, "op")
 		o.buffers = command.Value[buffers.Kind](fs, "buffers")
@@ -254,15 +239,10 @@ func repeated(s *session.Session, call command.Call) (operation, error) {
 		o.window, o.floor = command.Value[time.Duration](fs, "window"), command.Value[floor](fs, "floor")
 		o.maxResent = command.Given[float64](fs, "max-resent")
 	}
-	if !fs.Changed("iters") && o.duration == 0 {
-		if o.span = Span; !fs.Changed("warmup") {
-			o.warmSpan = Span
-		}
-	}
 	switch {
 	case o.place.Kind != gpu.Host && o.buffers != buffers.Alloc && o.buffers != "":
 		return o, exit.Usagef("%s: --buffers %s with --memory %s: expected one of them, since it says what memory of the host the vectors are in", call.Name, o.buffers, o.place)
-	case o.window > 0 && o.duration == 0:
+	case o.window > 0 && o.Duration == 0:
 		return o, exit.Usagef("%s: --window %s without --duration: expected how long to measure, as in --duration 1h", call.Name, o.window)
 	case o.window > 0 && o.window < windows.Least:
 		return o, exit.Usagef("%s: --window %s: expected %s or more", call.Name, o.window, windows.Least)
@@ -308,7 +288,7 @@ func checkOperation(_ context.Context, s *session.Session, call command.Call, ra
 	if err := checkBackends(s, call, call.Name, o); err != nil {
 		return err
 	}
-	return CheckMemory(o.bytes(), o.buffersFor(), ranksHere)
+	return procfs.CheckMemory(o.bytes(), o.buffersFor(), ranksHere)
 }
 
 func runOperation(ctx context.Context, s *session.Session, call command.Call) error {
@@ -333,7 +313,7 @@ func runOperation(ctx context.Context, s *session.Session, call command.Call) er
 		}
 	}
 	m, stopped := measure(ctx, s.Member, s, o)
-	if stopped != nil && (!IsStopped(stopped) || m.Iters == 0) {
+	if stopped != nil && (!batch.IsStopped(stopped) || m.Iters == 0) {
 		return stopped
 	}
 	// What a long run has measured is worth its line though it was cut short.

@@ -3,6 +3,7 @@ package bench
 import (
 	"fmt"
 	"math"
+	"net"
 	"os"
 	"strconv"
 	"strings"
@@ -39,6 +40,10 @@ const (
 	stretch = 200 * time.Microsecond
 	// leastCopied is the shortest chunk that is copied by itself: of less a call is measured.
 	leastCopied = 16 << 10
+	// copied is beyond what caches hold, sent what a socket takes at once.
+	copied, sent = 8 << 20, 32 << 10
+	// socketDeadline is for a datagram that is lost.
+	socketDeadline = 2 * time.Second
 )
 
 // fastest is the rate in GB/s of the fastest stretch of a step that moves so many bytes.
@@ -61,6 +66,33 @@ func fastestCopy(n int) float64 {
 	from, to := make([]byte, n), make([]byte, n)
 	copy(to, from) // memory that is there
 	return max(fastest(n, func() error { copy(to, from); return nil }), fastest(n, func() error { reduce.Stream(to, from); return nil }))
+}
+
+// fastestSocket is the rate of one socket of the loopback interface to another; 0 if there is
+// none.
+func fastestSocket() float64 {
+	in, err := net.ListenUDP("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
+	if err != nil {
+		return 0
+	}
+	defer func() { _ = in.Close() }()
+	out, err := net.DialUDP("udp4", nil, in.LocalAddr().(*net.UDPAddr))
+	if err != nil {
+		return 0
+	}
+	defer func() { _ = out.Close() }()
+	b := make([]byte, sent)
+	// What is lost is not waited for.
+	if in.SetReadDeadline(time.Now().Add(socketDeadline)) != nil {
+		return 0
+	}
+	return fastest(sent, func() error {
+		if _, err := out.Write(b); err != nil {
+			return err
+		}
+		_, err := in.Read(b)
+		return err
+	})
 }
 
 // possibleOf finds out what the edges of this rank to its neighbours can carry of vectors of so many
@@ -91,7 +123,7 @@ func possibleOf(m *session.Member, bytes uint64) Possible {
 			n := int(min(max(bytes/uint64(m.Ring.Size()), leastCopied), copied))
 			bounds = append(bounds, gigabytes(model.Memory, carried(n, fastestCopy(n)), fmt.Sprintf("what a core copies of %d bytes", n)))
 		case d.Attr.Software:
-			bounds = append(bounds, gigabytes(model.CPU, carried(0, socketRate(fastest)), "what a core sends and receives over UDP, with its socket buffers"), gigabytes(model.Port, float64(d.Port.Attr.SpeedMbps)/8e3, "the port's rate"))
+			bounds = append(bounds, gigabytes(model.CPU, carried(0, fastestSocket()), "what a core sends and receives over UDP, with its socket buffers"), gigabytes(model.Port, float64(d.Port.Attr.SpeedMbps)/8e3, "the port's rate"))
 		case d.LinkMbps() > 0:
 			bounds = append(bounds, model.PortBound(d.LinkMbps(), e.Local.MTU, e.Local.LinkLayer != verbs.LinkInfiniBand, !e.Local.GID.Addr().Is4()))
 			_, name, _ := strings.Cut(d.Name, ":")

@@ -2,7 +2,6 @@ package bench
 
 import (
 	"context"
-	"errors"
 
 	"github.com/spf13/pflag"
 
@@ -13,13 +12,6 @@ import (
 	"ringcli/cli/session"
 	"ringcli/verbs/cpu"
 )
-
-// ncclFlag takes nccl-tests' -g, with which `-n 20 -g 2` is typed there, to say how that
-// is said here.
-func ncclFlag(fs *pflag.FlagSet, command string) {
-	fs.VarP(hint("nccl-tests' GPUs of a thread: expected -n RANKS for ranks on this machine; its -n is --iters here, as in `ringcli "+command+" all-reduce -n 2 --iters 20`"), "ngpus", "g", "")
-	_ = fs.MarkHidden("ngpus") // it was declared just now
-}
 
 // mostPerCPU is the ranks to a CPU up to which the -n of a bench is taken for ranks without
 // more. More measure the scheduler, and nccl-tests' usual -n is 20 or more.
@@ -35,14 +27,6 @@ func checkRanks(call command.Call, n int) error {
 	return exit.Usagef("bench: -n %d is %[1]d ranks on this machine, which has %d CPUs: for %[1]d iterations, nccl-tests' -n, expected --iters, as in `ringcli bench %[3]s -n 2 --iters %[1]d`; for %[1]d ranks expected --iters or --duration besides, as in -n %[1]d --iters 20", n, len(cpus), call.Args[0])
 }
 
-// hint is the value of a flag that there is not, and says what there is.
-type hint string
-
-func (h hint) String() string   { return "" }
-func (h hint) Type() string     { return "n" }
-func (h hint) Set(string) error { return errors.New(string(h)) }
-func (h hint) Words() []string  { return nil }
-
 // AsProcess is a command of a ring that is ready as one of the process: with -n it
 // runs the ranks here, else it is one rank.
 func AsProcess(c command.Row, example string) command.Row {
@@ -54,7 +38,6 @@ func AsProcess(c command.Row, example string) command.Row {
 		flags(fs)
 		connect.PrintFlag(fs)
 		session.ChildFlags(fs)
-		ncclFlag(fs, c.Name)
 	}
 	c.Run = func(ctx context.Context, s *session.Session, call command.Call) error {
 		n := command.NumberOf(call.Flags, "ranks")

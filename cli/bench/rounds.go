@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"ringcli/cli/bench/batch"
 	"ringcli/cli/session"
 	"ringcli/cli/timing"
 )
@@ -30,10 +31,9 @@ type rounds struct {
 
 // roundTold is what ranks tell each other after a round.
 type roundTold struct {
-	Stop  bool          `json:"stop,omitempty"`  // this rank wants to stop
-	Visit bool          `json:"visit,omitempty"` // a command of this rank wants the queue pairs
-	Spent time.Duration `json:"spent"`           // by this rank's clock; the leader's counts
-	Means []float64     `json:"means"`           // of an iteration, by variant, in us; 0: sat out
+	Stop  bool          `json:"stop,omitempty"` // this rank wants to stop
+	Spent time.Duration `json:"spent"`          // by this rank's clock; the leader's counts
+	Means []float64     `json:"means"`          // of an iteration, by variant, in us; 0: sat out
 }
 
 // next is a round: so many iterations of each variant. It returns their mean times in us,
@@ -51,17 +51,15 @@ func (r *rounds) next(ctx context.Context, iters []int) ([]float64, error) {
 			return nil, err
 		}
 	}
-	all, err := session.Share(ctx, r.m, roundTold{Stop: r.s.Stopping(), Visit: r.s.Visits.Wanted(), Spent: time.Since(r.begun), Means: means})
+	all, err := session.Share(ctx, r.m, roundTold{Stop: r.s.Stopping(), Spent: time.Since(r.begun), Means: means})
 	if err != nil {
 		return nil, err
 	}
 	slowest := make([]float64, len(means))
-	visit := false
 	for rank, told := range all {
 		if told.Stop {
-			return nil, errSome
+			return nil, batch.ErrStopped
 		}
-		visit = visit || told.Visit
 		if len(told.Means) != len(means) {
 			return nil, fmt.Errorf("rank %d has measured %d ways, rank %d %d: do all ranks run the same version?", rank, len(told.Means), r.m.Comm.Rank(), len(means))
 		}
@@ -71,10 +69,7 @@ func (r *rounds) next(ctx context.Context, iters []int) ([]float64, error) {
 	}
 	r.spent = all[0].Spent
 	r.done++
-	if visit {
-		err = receive(ctx, r.m, r.s)
-	}
-	return slowest, err
+	return slowest, nil
 }
 
 // turn runs one variant's iterations and returns their mean time in us, without the

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"ringcli/cli/bench/batch"
 	"ringcli/cli/exit"
 	"ringcli/cli/hand"
 	"ringcli/cli/local"
@@ -63,7 +64,7 @@ func selfCheck(ctx context.Context, s *session.Session, others Variants) error {
 	}
 	var worst error
 	var asked operation // whose memory, and by what
-	if others, err = asked.settleOn(ctx, m, s, others); err != nil {
+	if others, err = asked.settle(ctx, m, s, others); err != nil {
 		return err
 	}
 	// Phases before what consists of them.
@@ -78,7 +79,8 @@ func selfCheck(ctx context.Context, s *session.Session, others Variants) error {
 			o := operation{
 				place: asked.place, placedBy: asked.placedBy, vendor: asked.vendor,
 				op: op, red: reduce.Sum, count: selfCheckBytes / selfCheckTypes[0].Size(),
-				root: selfCheckRoot(op, m.Ring.Size()), iters: selfCheckIters, warmup: selfCheckWarmup, check: true,
+				root: selfCheckRoot(op, m.Ring.Size()), check: true,
+				Repetition: batch.Repetition{Iters: selfCheckIters, Warmup: selfCheckWarmup},
 			}
 			var r Measurement // of the first type, or of the first that is wrong
 			for i, typ := range selfCheckTypes {
@@ -87,7 +89,7 @@ func selfCheck(ctx context.Context, s *session.Session, others Variants) error {
 				if err != nil {
 					return err
 				}
-				if o.iters, o.warmup = 1, 0; i == 0 || *r.Wrong == 0 && *each.Wrong > 0 {
+				if o.Iters, o.Warmup = 1, 0; i == 0 || *r.Wrong == 0 && *each.Wrong > 0 {
 					r = each
 				}
 			}

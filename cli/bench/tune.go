@@ -10,6 +10,7 @@ import (
 	"ringcli/cli/about"
 	"ringcli/cli/command"
 	"ringcli/cli/exit"
+	"ringcli/cli/procfs"
 	"ringcli/cli/render"
 	"ringcli/cli/session"
 	"ringcli/cli/tables"
@@ -79,7 +80,7 @@ func checkTune(_ context.Context, s *session.Session, call command.Call, ranksHe
 		}
 	}
 	largest := operation{typ: reduce.Float32, count: int(tunedSizes[len(tunedSizes)-1]) / reduce.Float32.Size()}
-	return CheckMemory(largest.bytes(), largest.buffersFor(), ranksHere)
+	return procfs.CheckMemory(largest.bytes(), largest.buffersFor(), ranksHere)
 }
 
 // saveTo is the file that a table goes to, and what it has; empty for none.

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"ringcli/cli/bench/batch"
 	"ringcli/cli/render"
 	"ringcli/cli/session"
 	"ringcli/cli/tables"
@@ -65,8 +66,8 @@ func (t *tuning) run(ctx context.Context) error {
 			}
 			p, err := t.point(ctx, op, size, (t.budget-t.spent)/time.Duration(left))
 			if err != nil {
-				if IsStopped(err) {
-					return errStopped("%d of %d sizes; nothing is kept", tunedPoints()-left, tunedPoints())
+				if batch.IsStopped(err) {
+					return batch.Stopped("%d of %d sizes; nothing is kept", tunedPoints()-left, tunedPoints())
 				}
 				return err
 			}

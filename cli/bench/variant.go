@@ -124,25 +124,6 @@ func (list Variants) label(w Variant) string {
 	return w.String()
 }
 
-// listValue is the value of a flag that holds several of an enumeration, separated by
-// commas, each once. what is an error's word for one of them.
-func listValue[T comparable](words []string, what string, parse func(string) (T, error)) *command.Parsed[[]T] {
-	text := func(list []T) string { return strings.Join(render.Words(list), ",") }
-	return &command.Parsed[[]T]{Kind: "list", Completions: words, Text: text, Parse: func(list string) (values []T, err error) {
-		for word := range strings.SplitSeq(list, ",") {
-			v, err := parse(strings.TrimSpace(word))
-			switch {
-			case err != nil:
-				return nil, err
-			case slices.Contains(values, v):
-				return nil, fmt.Errorf("expected each %sonce; %v is there twice", what, v)
-			}
-			values = append(values, v)
-		}
-		return values, nil
-	}}
-}
-
 // allChoices stands for all but auto.
 const allChoices = "all"
 
@@ -151,7 +132,7 @@ const allChoices = "all"
 // The first of all is auto.
 func listFlag[T comparable](fs *pflag.FlagSet, name string, all []T, parse func(string) (T, error)) *command.Parsed[[]T] {
 	setting, _ := configs.Lookup(name)
-	p := listValue(append(render.Words(all), allChoices), name+" ", func(word string) (T, error) {
+	p := command.ListOf(append(render.Words(all), allChoices), name+" ", func(word string) (T, error) {
 		if word == "" {
 			return all[0], fmt.Errorf("expected one %s, several separated by commas, such as %v,%v, or %s", name, all[1], all[2], allChoices)
 		}

@@ -3,7 +3,6 @@ package command
 import (
 	"context"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -87,9 +86,6 @@ type Row struct {
 	Claims bool
 	// Lasts: the command is about the shell, and takes its time, in the background too.
 	Lasts bool
-	// Visits: while a command in the background that Stops has the ring, this one has it
-	// between two of its batches.
-	Visits bool
 	// Diagnoses: the command needs Ready for its ranks to talk alone, and no data path. Where no ring
 	// comes up it runs over TCP, or on this node.
 	Diagnoses bool
@@ -127,11 +123,8 @@ type Call struct {
 	// Job is how it was given, if it is to run in the background; else "".
 	Job string
 	// Turn is its place in the line for the ring, if it has taken one before it runs.
-	Turn *session.Turn
-	// Host is the command in the background that waits meanwhile; "" if none does.
-	Host   string
-	Waited time.Duration // for it to let this one in
-	Table  *Table
+	Turn  *session.Turn
+	Table *Table
 	// Tree is what the command was found in.
 	Tree *cobra.Command
 }

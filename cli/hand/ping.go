@@ -23,7 +23,7 @@ const DefaultPings = 100
 
 func pingRow() command.Row {
 	return command.Row{
-		Name: "ping", Group: command.GroupCollective, Where: command.Line, Needs: command.Opened, Own: true, Claims: true, Visits: true, Harmless: true,
+		Name: "ping", Group: command.GroupCollective, Where: command.Line, Needs: command.Opened, Own: true, Claims: true, Harmless: true,
 		Summary: "Send a message to a neighbour and back over the queue pair",
 		Long: `Sends a test message to a neighbour and back, over the queue pair, and verifies
 its bytes at both ends. With a side it pings that neighbour alone, whose ringcli
@@ -32,11 +32,7 @@ where this rank has a shell of its own; where rank 0 leads, or all ranks run the
 same script, every rank pings its right neighbour, all at once. The times are
 whole round trips. It needs queue pairs in RTS at both ends. With --all every
 rank pings its right neighbour, all at once, wherever this one stands: it is the
-last step of ranks that connect, which wait for one that is walked by hand.
-
-While a line in the background measures, ping has its turn between two of its
-batches: all ranks pause, this one pings its own neighbours, and it is said how
-long that took to begin.`,
+last step of ranks that connect, which wait for one that is walked by hand.`,
 		Example: "  ping left --iters 1000",
 		Args:    "[left | right]", Words: []string{"left", "right"}, CheckArgs: checkSide,
 		Flags: func(fs *pflag.FlagSet) {
@@ -45,13 +41,6 @@ long that took to begin.`,
 		},
 		Run: func(ctx context.Context, s *session.Session, call command.Call) error {
 			switch all := command.IsOn(call.Flags, "all"); {
-			case call.Host != "" && all:
-				return exit.Usagef("ping --all: %s in the background has the other ranks: expected a ping without --all, or `wait` for it, or `stop` it", call.Host)
-			case call.Host != "":
-				if err := s.Out.Note(render.Faint, "%s pauses on all ranks for ping, which waited %.1f s", call.Host, call.Waited.Seconds()); err != nil {
-					return err
-				}
-				return pingNeighbours(ctx, s, call)
 			case all && len(call.Args) > 0:
 				return exit.Usagef("ping --all %s: expected --all, or a side", call.Args[0])
 			case len(call.Args) > 0:
@@ -90,9 +79,7 @@ func pingNeighbours(ctx context.Context, s *session.Session, call command.Call) 
 			found = append(found, failure.FindingsOf("ping", side, s.Ring.Diagnose(ctx, side.Edge(), err), diagnose.Warning)...)
 			continue
 		}
-		result := pingResult(s.Ring.Rank(), side.String(), r)
-		result.During, result.Waited = call.Host, call.Waited.Seconds()
-		if err := s.Out.Print(result); err != nil {
+		if err := s.Out.Print(pingResult(s.Ring.Rank(), side.String(), r)); err != nil {
 			return err
 		}
 	}
@@ -157,10 +144,6 @@ type PingResult struct {
 	Bytes   int       `json:"bytes" col:"bytes|6"`
 	Iters   int       `json:"iters" col:"iters|6"`
 	RTT     RoundTrip `json:"rtt_us" col:"Min=min us|9; P50=p50 us|9; P99=p99 us|9; Max=max us|9"`
-	// During is the command in the background that paused for it, Waited how long it took
-	// to do so, in s.
-	During string  `json:"during,omitempty"`
-	Waited float64 `json:"waited_s,omitempty"`
 }
 
 // RoundTrip are the percentiles of whole round trips, in microseconds.

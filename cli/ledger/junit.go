@@ -18,7 +18,7 @@ func writeJUnit(w io.Writer, run Run, begun time.Time, cases []found, properties
 	host, _ := os.Hostname() // or the attribute stays away
 	var suites []*junit.Testsuite
 	byName := map[string]*junit.Testsuite{}
-	taken := map[string]int{}
+	taken, times := map[string]int{}, map[string]float64{}
 	for _, c := range cases {
 		name := strings.Join(strings.Fields("ringcli "+c.class+" "+c.section), " ")
 		suite := byName[name]
@@ -42,10 +42,7 @@ func writeJUnit(w io.Writer, run Run, begun time.Time, cases []found, properties
 			test.Failure = &junit.Result{Message: legible(c.why), Type: c.code, Data: legible(c.detail)}
 		}
 		suite.AddTestcase(test)
-	}
-	times := map[string]float64{}
-	for _, c := range cases {
-		times[strings.Join(strings.Fields("ringcli "+c.class+" "+c.section), " ")] += c.seconds
+		times[name] += c.seconds
 	}
 	for _, suite := range suites {
 		suite.Time = seconds(times[suite.Name])

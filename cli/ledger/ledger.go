@@ -344,12 +344,7 @@ func (l *Ledger) settle() {
 		if c.skipped {
 			continue
 		}
-		labels := []label{{"of_rank", strconv.Itoa(rank)}}
-		if l.section != "" {
-			labels = append(labels, label{"over", l.section})
-		}
-		s := sample{"rank_success", labels, truth(c.ok)}
-		l.samples[s.series()] = s
+		l.sample(sample{"rank_success", []label{{"of_rank", strconv.Itoa(rank)}}, truth(c.ok)})
 	}
 	l.ranks = map[int]*found{}
 }

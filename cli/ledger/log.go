@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"os"
 	"sync"
-	"time"
 
 	"gopkg.in/natefinch/lumberjack.v2"
 
@@ -17,24 +16,14 @@ import (
 // logsKept is how many files of former lines are kept beside a log file.
 const logsKept = 5
 
-// apart is the time between two files that are put aside: lumberjack names them by the
-// millisecond, and one of the same would take the place of the other.
-const apart = time.Millisecond
-
-// begins is how much is shown of a line that is left out: enough to tell which it was.
-const begins = 200
-
 // journal is a log file: an object of JSON a line, as slog writes it. It is written as
-// things happen, and put aside when it is full. It is safe for concurrent use.
+// things happen, and lumberjack puts it aside when it is full. It is safe for concurrent use.
 type journal struct {
 	*slog.Logger // to the file
 
 	mu      sync.Mutex // guards what follows
 	file    *lumberjack.Logger
-	named   bool         // the file has its name
-	pending bytes.Buffer // what came before that
-	since   int          // bytes written since the last pause
-	wrote   time.Time    // the last line
+	pending bytes.Buffer // what came before the file had its name
 	closed  bool
 	broken  error // why a line was not written, the first time
 }
@@ -46,35 +35,23 @@ func newJournal(mebibytes int) *journal {
 	return j
 }
 
-// name says what the file is called, once; until then lines wait.
+// name gives the file its name, once; until then lines wait.
 func (j *journal) name(path string) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if j.named {
+	if j.file.Filename != "" {
 		return
 	}
-	j.named, j.file.Filename = true, path
+	j.file.Filename = path
 	for line := range bytes.Lines(j.pending.Bytes()) {
 		j.put(line)
 	}
 	j.pending = bytes.Buffer{}
 }
 
-// put writes a line to the file. In the place of one that no file has room for it writes that
-// there was one. It needs the lock.
+// put writes a line to the file. It needs the lock.
 func (j *journal) put(line []byte) {
-	if len(line) > j.file.MaxSize<<20 { // which lumberjack refuses
-		var b bytes.Buffer
-		slog.New(trace.NewJSONHandler(&b)).Warn("a line is left out, which is longer than --log-size", "bytes", len(line), "begins", string(line[:begins]))
-		line = b.Bytes()
-	}
-	if j.since += len(line); j.since > j.file.MaxSize<<20 { // the file may be put aside a second time
-		time.Sleep(apart - time.Since(j.wrote))
-		j.since = len(line)
-	}
-	_, err := j.file.Write(line)
-	j.wrote = time.Now()
-	if j.broken == nil {
+	if _, err := j.file.Write(line); j.broken == nil {
 		j.broken = err
 	}
 }
@@ -85,7 +62,7 @@ func (j *journal) Write(line []byte) (n int, err error) {
 	defer j.mu.Unlock()
 	switch {
 	case j.closed:
-	case !j.named:
+	case j.file.Filename == "":
 		j.pending.Write(line)
 	default:
 		j.put(line) // Close says whether it is there

@@ -106,7 +106,7 @@ func TestEachRanksLogIsWrittenAtOnce(t *testing.T) {
 func TestALogIsPutAside(t *testing.T) {
 	dir := t.TempDir()
 	l := logged(t, filepath.Join(dir, "x.log"), 1, 0)
-	const lines = 3
+	const lines = 2
 	for range lines {
 		l.Add(Line{OK: true, Text: strings.Repeat("x", 700<<10)})
 	}
@@ -127,34 +127,6 @@ func TestALogIsPutAside(t *testing.T) {
 	}
 	if found != lines {
 		t.Errorf("%d of %d lines are there", found, lines)
-	}
-}
-
-// What came before the file had its name is written a line at a time, and may be more than a
-// file takes; in the place of a line that is longer than a file stands that it was.
-func TestALogTakesMoreThanAFile(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "0.log")
-	l := logged(t, filepath.Join(filepath.Dir(path), "%r.log"), 1, -1)
-	for range 3 {
-		l.Add(Line{OK: true, Text: strings.Repeat("x", 700<<10)})
-	}
-	l.Joined(0, 1, nil)
-	l.Add(Line{OK: true, Text: strings.Repeat("y", 1<<20)})
-	if err := l.Close(Run{}); err != nil {
-		t.Fatal(err)
-	}
-	files, err := filepath.Glob(filepath.Join(filepath.Dir(path), "0-*.log"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	found := map[string]int{}
-	for _, each := range append(files, path) {
-		for _, m := range messages(t, each) {
-			found[m]++
-		}
-	}
-	if found["INFO result"] != 3 || found["WARN a line is left out, which is longer than --log-size"] != 1 || found["INFO ended"] != 1 {
-		t.Errorf("the log says %v", found)
 	}
 }
 

@@ -80,12 +80,17 @@ func (l *Ledger) takeEdge(from, to int, r record, detail string) {
 		return
 	}
 	l.keep(c)
-	labels := []label{{"from", strconv.Itoa(from)}, {"to", strconv.Itoa(to)}}
+	l.sample(sample{"edge_success", []label{{"from", strconv.Itoa(from)}, {"to", strconv.Itoa(to)}}, 0})
+}
+
+// sample keeps a sample of the present section, if there is room.
+func (l *Ledger) sample(s sample) {
 	if l.section != "" {
-		labels = append(labels, label{"over", l.section})
+		s.labels = append(slices.Clone(s.labels), label{"over", l.section})
 	}
-	s := sample{"edge_success", labels, 0}
-	l.samples[s.series()] = s
+	if series := s.series(); len(l.samples) < most || l.samples[series].metric != "" {
+		l.samples[series] = s
+	}
 }
 
 func (l *Ledger) takeRecord(name string, r record) {
@@ -94,12 +99,7 @@ func (l *Ledger) takeRecord(name string, r record) {
 		return
 	}
 	for _, s := range k.samplesOf(r) {
-		if l.section != "" {
-			s.labels = append(slices.Clone(s.labels), label{"over", l.section})
-		}
-		if series := s.series(); len(l.samples) < most || l.samples[series].metric != "" {
-			l.samples[series] = s
-		}
+		l.sample(s)
 	}
 	if name == "Preflight" && r.text("verdict") == "FAIL" {
 		l.hosts.blame(true, r.ranks("ranks")...)

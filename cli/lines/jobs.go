@@ -72,7 +72,7 @@ func background(ctx context.Context, s *session.Session, c command.Row, call com
 	quiet := s.OnlyRank0 && !s.Interactive && ring != nil && ring.Rank() > 0
 	line := call.Job
 	call.Job = ""
-	t := repl.Task{Line: line, Grace: session.StopGrace}
+	t := repl.Task{Line: line, Grace: s.StopGrace}
 	t.Waits = func() bool { return call.Turn != nil && call.Turn.Waits() }
 	t.Stop = func() bool {
 		switch {

@@ -176,16 +176,8 @@ func told(ctx context.Context, s *session.Session, c command.Row, err error) err
 	return failure.InCommand(c.Name, err)
 }
 
-// turn waits for the command's turn with the ring, or visits the one that has it.
-func turn(ctx context.Context, s *session.Session, c command.Row, call *command.Call) (end func(), err error) {
-	if c.Visits && s.Visits != nil {
-		begun := time.Now()
-		host, leave, err := s.Turns.Visit(ctx, s, c.Name)
-		if err != nil || leave != nil {
-			call.Host, call.Waited = host, time.Since(begun)
-			return leave, err
-		}
-	}
+// turn waits for the command's turn with the ring.
+func turn(ctx context.Context, s *session.Session, c command.Row, call command.Call) (end func(), err error) {
 	turn := call.Turn // of a job, which leaves it
 	if turn == nil {
 		turn = s.Turns.Reserve(c.Name)
@@ -210,7 +202,7 @@ func noShell(c command.Row) error {
 func start(ctx context.Context, s *session.Session, c command.Row, call command.Call) error {
 	usesRing := c.Claims || c.Needs == command.Ready
 	if usesRing && s.Turns != nil {
-		end, err := turn(ctx, s, c, &call)
+		end, err := turn(ctx, s, c, call)
 		if err != nil {
 			return err
 		}
@@ -219,7 +211,7 @@ func start(ctx context.Context, s *session.Session, c command.Row, call command.
 	if c.Typed && s.Shell == nil { // in a file that a script sources
 		return noShell(c)
 	}
-	if usesRing && call.Host == "" || !s.Interactive && (s.Jobs == nil || len(s.Jobs.List()) == 0) {
+	if usesRing || !s.Interactive && (s.Jobs == nil || len(s.Jobs.List()) == 0) {
 		s.Does(c.Name)
 		defer s.Does("")
 	}

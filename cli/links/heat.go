@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"ringcli/cli/about"
-	"ringcli/cli/chart"
 	"ringcli/cli/render"
+	"ringcli/configs/chart"
 	"ringcli/ring/diagnose/links"
 )
 

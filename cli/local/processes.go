@@ -26,10 +26,6 @@ import (
 	"ringcli/verbs/cpu"
 )
 
-// SurvivorsGrace is how long the other ranks have, after one has failed, to
-// find out for themselves and say so.
-var SurvivorsGrace = 2 * time.Second
-
 // killAfter the pipe was closed, for a rank that does not end: longer than
 // its own ChildGrace.
 const killAfter = session.ChildGrace + time.Second
@@ -318,7 +314,7 @@ func (f *processes) wait(ctx context.Context) error {
 			case status == exit.Pipe:
 				end()
 			case status >= exit.Critical && grace == nil:
-				grace = time.After(SurvivorsGrace)
+				grace = time.After(f.s.SurvivorsGrace)
 			}
 		}
 	}

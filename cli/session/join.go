@@ -141,8 +141,8 @@ func (s *Session) Ready(ctx context.Context) error {
 	m := &Member{Ring: s.Ring, Command: "connect", Injected: s.Place.Injected}
 	all, err := s.meet(ctx, m)
 	o := collective.Options{}
-	if Corrupt != nil {
-		o.Corrupt = Corrupt(s.Ring.Rank())
+	if s.Corrupt != nil {
+		o.Corrupt = s.Corrupt(s.Ring.Rank())
 	}
 	if err == nil {
 		var providers, injected []string

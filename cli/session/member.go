@@ -27,10 +27,6 @@ import (
 	"ringcli/verbs/gpu"
 )
 
-// Corrupt is set by tests alone, which prove by it that a check finds what it is for:
-// what it returns for a rank may damage each segment that arrives there.
-var Corrupt func(rank int) func(op collective.Operation, segment int, payload []byte)
-
 // Member is this process's place in a ring that is ready.
 type Member struct {
 	Ring *ring.Ring

@@ -34,10 +34,6 @@ const (
 	GroupSignal = time.Second
 )
 
-// HearsLate is set by tests alone: it holds a rank up before it takes note of its
-// parent's end, which the other ranks may have acted on by then.
-var HearsLate func(rank int)
-
 // HeadedFlag is that of a child whose parent has had CSV's header written: 1.
 const HeadedFlag = "csv-headed"
 
@@ -86,8 +82,8 @@ func (s *Session) Adopt(ctx context.Context, flags *pflag.FlagSet) error {
 	go func() {
 		// Nothing is ever written: whatever ends this is the parent's end.
 		_, _ = io.Copy(io.Discard, s.Parent.pipe)
-		if HearsLate != nil {
-			HearsLate(s.Parent.rank)
+		if s.ParentEnded != nil {
+			s.ParentEnded(s.Parent.rank)
 		}
 		s.Parent.cancel(exit.ErrInterrupted)
 		time.Sleep(ChildGrace)

@@ -50,6 +50,7 @@ type Session struct {
 // common is what the sessions of a process share. It is set up before the first
 // line runs, and only read then.
 type common struct {
+	Options
 	Stdin          io.Reader
 	Stdout, Stderr io.Writer
 	Signals        *exit.Signals // nil in tests
@@ -88,18 +89,16 @@ type common struct {
 	speaker *speaker
 	// Turns gives the ring to one command at a time; nil where nothing is run by lines.
 	Turns *Turns
-	// Visits are those of the process; nil where a command takes its turn only.
-	Visits *Visits
 	// Jobs are the commands in the background; nil where nothing is run by lines.
 	Jobs *repl.Jobs
 	// Explain adds to what a job has failed of what that leads to; nil: nothing.
 	Explain func(ctx context.Context, s *Session, err error) error
 }
 
-// New returns the session that a command of the process has.
+// New returns the session that a command of the process has, with the default options.
 func New(stdin io.Reader, stdout, stderr io.Writer, signals *exit.Signals, hand ByHand) *Session {
 	return &Session{
-		common:   &common{Stdin: stdin, Stdout: stdout, Stderr: stderr, Signals: signals, ByHand: hand, Place: &Place{}, Waits: &ring.Waits{}, speaker: &speaker{}},
+		common:   &common{Options: DefaultOptions(), Stdin: stdin, Stdout: stdout, Stderr: stderr, Signals: signals, ByHand: hand, Place: &Place{}, Waits: &ring.Waits{}, speaker: &speaker{}},
 		Progress: NewProgress(stderr),
 	}
 }

@@ -11,10 +11,6 @@ import (
 	"ringcli/ring/bootstrap/calls"
 )
 
-// SpeakAfter is how long a wait for other ranks lasts before people are told; tests have
-// another.
-var SpeakAfter = time.Second
-
 const (
 	// sayEvery is the pause between two lines of standard error about waits, askEvery
 	// that between two questions to the awaited ranks where the line is overwritten.
@@ -66,9 +62,6 @@ func (s *Session) Expect(within time.Duration) (end func()) {
 	return func() { s.speaker.expect.Store(0) }
 }
 
-// patience is how long a wait for other ranks is not worth a word.
-func (p *speaker) patience() time.Duration { return SpeakAfter + time.Duration(p.expect.Load()) }
-
 // Speak tells people whom this process waits for until the returned function is called:
 // after a second in the progress line, where there is a terminal, else in lines on
 // standard error. A line in the background has no place on a terminal.
@@ -82,7 +75,7 @@ func (s *Session) Speak() (end func()) {
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		tick := time.NewTicker(min(progressEvery, SpeakAfter))
+		tick := time.NewTicker(min(progressEvery, s.SpeakAfter))
 		defer tick.Stop()
 		for {
 			select {
@@ -104,7 +97,7 @@ func (s *Session) Speak() (end func()) {
 // look tells of the wait that goes on, if one has for long enough.
 func (p *speaker) look(ctx context.Context, s *Session, now time.Time) {
 	onTerminal := p.progress != nil && p.progress.w != nil
-	if a := p.awaits.Load(); a != nil && now.Sub(a.since) >= SpeakAfter {
+	if a := p.awaits.Load(); a != nil && now.Sub(a.since) >= s.SpeakAfter {
 		if line := fmt.Sprintf("waiting %s for %s", calls.Ago(time.Since(a.since)), a.what); onTerminal {
 			p.progress.Wait(line)
 		} else if now.Sub(p.said) >= sayEvery {
@@ -114,7 +107,7 @@ func (p *speaker) look(ctx context.Context, s *Session, now time.Time) {
 		return
 	}
 	w, ok := s.Waits.Now()
-	if !ok || now.Sub(w.Since) < p.patience() {
+	if !ok || now.Sub(w.Since) < s.SpeakAfter+time.Duration(p.expect.Load()) {
 		p.hush()
 		return
 	}
@@ -147,11 +140,11 @@ func (p *speaker) hush() {
 // Interrupted is an interruption, cause, of what had waited for long, for other ranks or as
 // Await was told, which it says; nil if something else was ended.
 func (s *Session) Interrupted(cause error) error {
-	if a := s.speaker.left.Swap(nil); a != nil && time.Since(a.since) >= SpeakAfter {
+	if a := s.speaker.left.Swap(nil); a != nil && time.Since(a.since) >= s.SpeakAfter {
 		return fmt.Errorf("%w; it had waited %s for %s", cause, calls.Ago(time.Since(a.since)), a.what)
 	}
 	w, ok := s.Waits.GivenUp()
-	if !ok || time.Since(w.Since) < SpeakAfter {
+	if !ok || time.Since(w.Since) < s.SpeakAfter {
 		return nil
 	}
 	return fmt.Errorf("%w; it had waited %s for %s", cause, calls.Ago(time.Since(w.Since)), w)

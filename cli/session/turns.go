@@ -2,7 +2,6 @@ package session
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -16,10 +15,8 @@ type Turns struct {
 	Mu sync.Mutex // guards what follows
 	// Base is the session between two commands. Its ring, member and leads change only at
 	// the hand of the command whose turn it is.
-	Base   *Session
-	line   []*Turn // the first one has the ring
-	guest  string  // a visitor's command, which has the ring too
-	guests int     // how many visit
+	Base *Session
+	line []*Turn // the first one has the ring
 }
 
 // Turn is a command's place in the line of those that want the ring.
@@ -27,10 +24,7 @@ type Turn struct {
 	of      *Turns
 	command string
 	granted chan struct{} // closed when the ring is its
-	over    chan struct{} // closed when it is not any more
-	// The lock of Turns guards these.
-	owner *Session // whose turn it is; nil until it has begun
-	ended bool     // it has ended before its visitors
+	owner   *Session      // whose turn it is; nil until it has begun; guarded by the lock of Turns
 }
 
 // Reserve takes a place in the line, which Leave gives up.
@@ -42,7 +36,7 @@ func (t *Turns) Reserve(command string) *Turn {
 
 // reserve needs the lock.
 func (t *Turns) reserve(command string) *Turn {
-	turn := &Turn{of: t, command: command, granted: make(chan struct{}), over: make(chan struct{})}
+	turn := &Turn{of: t, command: command, granted: make(chan struct{})}
 	if t.line = append(t.line, turn); len(t.line) == 1 {
 		close(turn.granted)
 	}
@@ -54,22 +48,11 @@ func (t *Turns) Try(s *Session, command string) (*Turn, error) {
 	t.Mu.Lock()
 	defer t.Mu.Unlock()
 	if len(t.line) > 0 {
-		return nil, exit.Usagef("%w", &BusyError{Command: command, Holder: t.holder()})
+		return nil, exit.Usagef("%w", &BusyError{Command: command, Holder: t.line[0].command})
 	}
 	turn := t.reserve(command)
 	turn.take(s)
 	return turn, nil
-}
-
-// holder is the command that has the ring, "" if none does. It needs the lock.
-func (t *Turns) holder() string {
-	switch {
-	case len(t.line) == 0:
-		return ""
-	case t.line[0].ended:
-		return t.guest
-	}
-	return t.line[0].command
 }
 
 // Waits tells whether others have the ring before.
@@ -115,7 +98,7 @@ func (turn *Turn) Take(ctx context.Context, s *Session) error {
 func (t *Turns) before(turn *Turn) string {
 	t.Mu.Lock()
 	defer t.Mu.Unlock()
-	text := t.holder()
+	text := t.line[0].command
 	switch more := slices.Index(t.line, turn) - 1; {
 	case more == 1:
 		text += " and another one"
@@ -142,18 +125,18 @@ func (turn *Turn) Keep() {
 	}
 }
 
-// Leave ends the turn, or gives the place up. What the turn's visitors have not ended the
-// next one waits for: a command that was cancelled ends before them.
+// Leave ends the turn, or gives the place up. Later calls do nothing.
 func (turn *Turn) Leave() {
-	if turn.GiveUp() {
-		return
-	}
 	t := turn.of
 	t.Mu.Lock()
 	defer t.Mu.Unlock()
-	if len(t.line) > 0 && t.line[0] == turn {
-		turn.ended = true
-		t.next()
+	switch i := slices.Index(t.line, turn); {
+	case i == 0:
+		if t.line = t.line[1:]; len(t.line) > 0 {
+			close(t.line[0].granted)
+		}
+	case i > 0:
+		t.line = slices.Delete(t.line, i, i+1)
 	}
 }
 
@@ -168,96 +151,6 @@ func (turn *Turn) GiveUp() bool {
 	}
 	return i > 0
 }
-
-// next gives the ring to the next one in the line, if the first has ended and nobody visits
-// it. It needs the lock.
-func (t *Turns) next() {
-	if len(t.line) == 0 || !t.line[0].ended || t.guests > 0 {
-		return
-	}
-	close(t.line[0].over)
-	if t.line = t.line[1:]; len(t.line) > 0 {
-		close(t.line[0].granted)
-	}
-}
-
-// enter makes a command a visitor of a turn, unless that has ended.
-func (t *Turns) enter(s *Session, command string, turn *Turn) (leave func(), entered bool) {
-	t.Mu.Lock()
-	defer t.Mu.Unlock()
-	if turn.ended || len(t.line) == 0 || t.line[0] != turn {
-		return nil, false
-	}
-	t.guest = command
-	t.guests++
-	s.Ring, s.Member, s.Leads = t.Base.Ring, t.Base.Member, t.Base.Leads
-	return func() {
-		t.Mu.Lock()
-		defer t.Mu.Unlock()
-		t.guests--
-		t.next()
-	}, true
-}
-
-// Visit lets a command in while another that Stops has the ring: when that one is at a
-// boundary on all ranks. It returns without one where there is nobody to visit, who would
-// let it in, any more: then the command takes its turn like others.
-func (t *Turns) Visit(ctx context.Context, s *Session, command string) (host string, leave func(), err error) {
-	limit := s.Config.Duration("timeout")
-	begun := time.Now()
-	ctx, cancel := context.WithTimeout(ctx, limit)
-	defer cancel()
-	for {
-		t.Mu.Lock()
-		if len(t.line) == 0 {
-			t.Mu.Unlock()
-			return "", nil, nil
-		}
-		of, turn := t.holder(), t.line[0]
-		owner, ended := turn.owner, turn.ended
-		t.Mu.Unlock()
-		var in <-chan struct{} // nil where the turn is only its visitors' any more
-		out := func() {}
-		if !ended {
-			if owner == nil {
-				return "", nil, nil
-			}
-			if c := owner.Running.Load(); c == nil || !c.Stops {
-				return "", nil, nil
-			}
-			in, out = s.Visits.Knock()
-		}
-		hush := s.Await(ctx, begun, of+" in the background to come to a boundary")
-		select {
-		case <-in:
-			left, entered := t.enter(s, command, turn)
-			hush()
-			if entered {
-				return of, func() { left(); out() }, nil
-			}
-			out()
-		case <-turn.over:
-			hush()
-			out()
-		case <-ctx.Done():
-			hush()
-			out()
-			if !errors.Is(context.Cause(ctx), context.DeadlineExceeded) {
-				return "", nil, context.Cause(ctx)
-			}
-			awaits := ""
-			if w, waits := s.Waits.Now(); waits {
-				awaits = ": it waits for " + w.String()
-			}
-			return "", nil, fmt.Errorf("%s: %s in the background has come to no boundary in %s%s", command, of, limit, awaits)
-		}
-	}
-}
-
-// StopGrace is how long a command may take to its next boundary: longer than an
-// iteration of any size that is usual, shorter than patience with a rank that is
-// not there. Tests change it, on machines that are busy.
-var StopGrace = 10 * time.Second
 
 // AskToStop asks what runs to stop at its next boundary. It reports whether it
 // will. Harder says what does not wait for that.
@@ -278,5 +171,5 @@ func (s *Session) Halt(command, harder string) {
 		return
 	}
 	// A terminal that is gone has nobody to read it.
-	_, _ = fmt.Fprintf(s.Stderr, "%s stops at its next boundary, within %s%s\n", command, StopGrace, harder)
+	_, _ = fmt.Fprintf(s.Stderr, "%s stops at its next boundary, within %s%s\n", command, s.StopGrace, harder)
 }

@@ -25,7 +25,7 @@ func newTurns(t *testing.T) *Turns {
 		t.Fatal(err)
 	}
 	s := New(nil, io.Discard, io.Discard, nil, nil)
-	s.Config, s.Visits, s.Out = cfg, &Visits{}, render.New(io.Discard, render.Table)
+	s.Config, s.Out = cfg, render.New(io.Discard, render.Table)
 	return &Turns{Base: s}
 }
 
@@ -108,69 +108,4 @@ func TestATurnHandsTheRingOn(t *testing.T) {
 		t.Errorf("%v: the ring is not that of the command before", err)
 	}
 	next.Leave()
-}
-
-// A command in the background that is cancelled while another visits it ends first: its
-// visitor keeps the ring until it has left.
-func TestAVisitorOutlivesItsHost(t *testing.T) {
-	turns := newTurns(t)
-	s := turns.Base
-	soak := s.Fork()
-	soak.Running.Store(&Running{Name: "soak", Stops: true})
-	host, err := turns.Try(soak, "soak")
-	if err != nil {
-		t.Fatal(err)
-	}
-	type visit struct {
-		of    string
-		leave func()
-		err   error
-	}
-	visits := make(chan visit)
-	for range 2 {
-		go func() {
-			of, leave, err := turns.Visit(t.Context(), s.Fork(), "ping")
-			visits <- visit{of, leave, err}
-		}()
-	}
-	var begun []visit
-	for first := true; len(begun) < 2; {
-		s.Visits.Serve(t.Context(), first, 1)
-		select {
-		case v := <-visits:
-			if v.of != "soak" || v.err != nil {
-				t.Fatalf("%+v: expected a visit of soak", v)
-			}
-			begun = append(begun, v)
-		default:
-		}
-	}
-	turns.busy(t, "soak")
-	host.Leave()
-	turns.busy(t, "ping")
-	// One that comes now waits for both, and then there is nobody to visit.
-	go func() {
-		of, leave, err := turns.Visit(t.Context(), s.Fork(), "ping")
-		visits <- visit{of, leave, err}
-	}()
-	begun[0].leave()
-	turns.busy(t, "ping")
-	begun[1].leave()
-	if last := <-visits; last.of != "" || last.leave != nil || last.err != nil {
-		t.Errorf("%+v: expected nobody to visit", last)
-	}
-	again, err := turns.Try(s.Fork(), "rtr")
-	if err != nil {
-		t.Fatal(err)
-	}
-	again.Leave()
-	// A command that stops at no boundary lets nobody in.
-	soak.Running.Store(&Running{Name: "links"})
-	if host, err = turns.Try(soak, "links"); err != nil {
-		t.Fatal(err)
-	}
-	if of, leave, err := turns.Visit(t.Context(), s.Fork(), "ping"); of != "" || leave != nil || err != nil {
-		t.Errorf("%q, %v: a command that stops nowhere was visited", of, err)
-	}
-	host.Leave()
 }

@@ -124,11 +124,10 @@ own flag comes first.`,
 			Long: `Lists what runs in the background, and what waits for its turn. An operation, a
 measurement, sleep, source or watch that ends in & runs there; the next command
 begins at once. The ring has one of them at a time, in the order in which they
-were given: what comes after them waits for them, also in front, also close and
-reconnect, but for ping, which has its turn between two batches. Where rank 0
-leads, followers run them in the same order. Each result has the job's number
-in JSON, and a job tells when it ends. wait waits for it; stop and cancel end
-it.
+were given: what comes after them waits for them, also in front, also close,
+reconnect and ping. Where rank 0 leads, followers run them in the same order.
+Each result has the job's number in JSON, and a job tells when it ends. wait
+waits for it; stop and cancel end it.
 
 A rank that is lost ends all jobs of all ranks. At the end of -c, -f or a pipe
 the jobs are waited for, and a failure of one is that of all; a typed shell that

@@ -31,9 +31,7 @@ those that --where names. With --if-there nothing needs to have it: a device
 without the counter, a port without a rate.
 Values are numbers, with K, M or G for powers of 1024, words, or another field
 of the result with a factor, such as 0.5*rate: rate_GBps is that of the slowest
-port. With all-reduce --host, host_GBps is what the slowest host moves by itself
-in software, copying memory or through a loopback socket, and best_GBps busbw of
-the fastest iteration: other work on the host spoils it least.`
+port, possible_GBps what the slowest rank's edges can carry, in software too.`
 
 // relation compares: order is below, at or above 0 as what there is is below, at or
 // above the value.

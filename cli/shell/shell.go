@@ -42,7 +42,7 @@ func Open(s *session.Session, t *command.Table) error {
 	}
 	s.Interactive = true
 	s.Shell, s.Jobs, s.Explain = shell, shell.Jobs(), h.explain
-	s.Turns, s.Visits = h.Turns, &session.Visits{}
+	s.Turns = h.Turns
 	s.Stdout, s.Stderr = shell.Out(), shell.Err()
 	s.Out = s.Printer()
 	s.Progress = session.NewProgress(s.Stderr)
@@ -276,7 +276,7 @@ func (h *host) interrupt(n int, cancel func()) {
 		cancel()
 		return
 	}
-	time.AfterFunc(session.StopGrace, cancel) // which does nothing once the line has ended
+	time.AfterFunc(s.StopGrace, cancel) // which does nothing once the line has ended
 }
 
 // report prints an error of a line.

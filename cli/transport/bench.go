@@ -33,7 +33,7 @@ type bench struct {
 	theirs  string             // the server's memory, where a GPU has it
 	copied  map[uint64]float64 // bytes a second of memcpy, by size
 	rate    float64            // of the port in bytes a second; 0: not known, or of no wire
-	beside  []googlebench.Figure
+	beside  map[string]float64 // rates of others, by benchmark
 	stamps  uint64
 	timeout time.Duration // of a wait for the server's answer, or for a copy of the GPU
 }
@@ -60,9 +60,8 @@ const copyFamily = "BM_Memcpy"
 // measured by the clock.
 func nameOf(family string, bytes uint64) string { return fmt.Sprintf("%s/%d/real_time", family, bytes) }
 
-// benchmarks are those of the sizes that are asked for.
-func (b *bench) benchmarks(sizes []uint64, wanted func(name string) bool) []*googlebench.Benchmark {
-	var list []*googlebench.Benchmark
+// benchmarks are those of the sizes that are asked for, and the greatest size of these.
+func (b *bench) benchmarks(sizes []uint64, wanted func(name string) bool) (list []*googlebench.Benchmark, most uint64) {
 	index := 0
 	for _, f := range families {
 		instance := 0
@@ -73,14 +72,14 @@ func (b *bench) benchmarks(sizes []uint64, wanted func(name string) bool) []*goo
 			}
 			one := f.of(b, size)
 			one.Name, one.Family, one.Instance = name, index, instance
-			list = append(list, &one)
+			list, most = append(list, &one), max(most, size)
 			instance++
 		}
 		if instance > 0 {
 			index++
 		}
 	}
-	return list
+	return list, most
 }
 
 // prepare allocates memory at both ends, for messages of so many bytes.
@@ -373,34 +372,22 @@ func (b *bench) memcpy(size uint64) googlebench.Benchmark {
 	}
 }
 
-// The counters beside bytes_per_second.
-const (
-	ofMemcpy = "of_memcpy"
-	ofRate   = "of_rate"
-	figureOf = "h100"
-	ofFigure = "of_h100"
-)
-
-var counters = []string{figureOf, ofFigure, ofMemcpy, ofRate}
-
 // shares are what a rate is of others: of memcpy's at that size, of the port's, and of what
 // another has measured.
 func (b *bench) shares(r *googlebench.Row) []googlebench.Counter {
 	var list []googlebench.Counter
-	for _, f := range b.beside {
-		if f.Name == r.Benchmark.Name {
-			list = append(list, googlebench.Counter{Name: figureOf, Value: f.Rate, Rate: true}, googlebench.Counter{Name: ofFigure, Value: r.Rate() / f.Rate})
-		}
+	if rate := b.beside[r.Benchmark.Name]; rate > 0 {
+		list = append(list, googlebench.Counter{Name: "h100", Value: rate, Rate: true}, googlebench.Counter{Name: "of_h100", Value: r.Rate() / rate})
 	}
 	size := r.Benchmark.Bytes
 	if r.Benchmark.Name == nameOf("BM_RdmaTransport_RoundTrip", size/2) {
 		size /= 2
 	}
 	if rate := b.copied[size]; rate > 0 {
-		list = append(list, googlebench.Counter{Name: ofMemcpy, Value: r.Rate() / rate})
+		list = append(list, googlebench.Counter{Name: "of_memcpy", Value: r.Rate() / rate})
 	}
 	if b.rate > 0 {
-		list = append(list, googlebench.Counter{Name: ofRate, Value: r.Rate() / b.rate})
+		list = append(list, googlebench.Counter{Name: "of_rate", Value: r.Rate() / b.rate})
 	}
 	return list
 }

@@ -14,7 +14,6 @@ import (
 
 	"ringcli/cli/command"
 	"ringcli/cli/exit"
-	"ringcli/cli/render"
 	"ringcli/cli/session"
 	"ringcli/cli/transport/googlebench"
 	"ringcli/cli/transport/talk"
@@ -36,8 +35,7 @@ var endSettings = append(configs.NamesOf(settings{}), "token-file")
 var flagsOf = map[string][]string{
 	wordServe: {"bind"},
 	wordBench: {
-		"begin", "end", "beside", "benchmark_filter", "benchmark_format", "benchmark_out", "benchmark_out_format",
-		"benchmark_min_time", "benchmark_repetitions", "benchmark_list_tests",
+		"begin", "end", "beside", "benchmark_filter", "benchmark_out", "benchmark_min_time", "benchmark_list_tests",
 	},
 }
 
@@ -66,10 +64,10 @@ one host. That is not taken unasked: --device soft, at both ends. Each end says
 which device it took, and why. Both ends need the same token (--token-file), or
 none.
 
-The table is Google Benchmark's, and so are the flags --benchmark_*, the JSON
-and the CSV, of which --output json and csv are other names: one document, not
-one object a line, that its tools/compare.py lays beside another. Times are of
-one iteration; CPU is that of all threads of the client; M/s and G/s are binary.
+The table is like Google Benchmark's; the flags --benchmark_* are its own, and
+--output json is one document with its field names, not one object a line, that
+its tools/compare.py lays beside another. Times are of one iteration; CPU is
+that of all threads of the client; M/s and G/s are binary.
 
   Write      a write, waited for      Batch     a write of 16 that are in flight
   Read       a read, waited for       RoundTrip a write that notifies, and its
@@ -123,7 +121,7 @@ func flags(fs *pflag.FlagSet) {
 	begin, end := configs.SizeValue(leastSize), configs.SizeValue(mostSize)
 	fs.VarP(&begin, "begin", "b", "bench: least size in bytes; each further one is twice as large")
 	fs.VarP(&end, "end", "e", "bench: greatest size in bytes; of a HOST without a token "+configs.FormatSize(strangersMemory))
-	fs.Var(&command.Parsed[[]googlebench.Figure]{Kind: "whose", Completions: []string{"h100"}, Text: func([]googlebench.Figure) string { return "h100" }, Parse: func(text string) ([]googlebench.Figure, error) {
+	fs.Var(&command.Parsed[map[string]float64]{Kind: "whose", Completions: []string{"h100"}, Text: func(map[string]float64) string { return "h100" }, Parse: func(text string) (map[string]float64, error) {
 		if text != "h100" {
 			return nil, errors.New("expected h100")
 		}
@@ -131,14 +129,11 @@ func flags(fs *pflag.FlagSet) {
 	}}, "beside", "bench: figures of others to show beside: h100")
 	fs.Var(&command.Parsed[*regexp.Regexp]{Kind: "regexp", Parse: regexp.Compile}, "benchmark_filter", "bench: what to measure, by name; \"-\" before it leaves those out (all)")
 	command.Completes(fs, "benchmark_filter", "words", "Write", "Batch", "Read", "RoundTrip", "Register", "Memcpy")
-	command.ChoiceFlag(fs, "benchmark_format", "format", nil, googlebench.Formats, googlebench.ParseFormat, "bench: console, json or csv (as --output says)")
-	fs.String("benchmark_out", "", "bench: write the report to this file, besides")
-	command.Completes(fs, "benchmark_out", "files", "json", "csv")
-	command.ChoiceFlag(fs, "benchmark_out_format", "format", new(googlebench.JSON), googlebench.Formats, googlebench.ParseFormat, "bench: of that file: console, json or csv")
+	fs.String("benchmark_out", "", "bench: write the report as JSON to this file, besides")
+	command.Completes(fs, "benchmark_out", "files", "json")
 	fs.Var(&command.Parsed[googlebench.Time]{Value: &googlebench.Time{Least: 500 * time.Millisecond}, Kind: "time", Parse: parseTime, Text: timeText},
 		"benchmark_min_time", "bench: how long to measure each at least, as in 0.5s, or how often, as in 100x")
 	command.Completes(fs, "benchmark_min_time", "words", "0.1s", "0.5s", "2s", "100x")
-	command.NumberFlag(fs, "benchmark_repetitions", "", 1, 1, 1000, "how often to measure each", "bench: how often to measure each, with mean, median, stddev and cv")
 	fs.Bool("benchmark_list_tests", false, "bench: list the names, measure nothing")
 	session.ChildFlags(fs)
 }
@@ -217,12 +212,4 @@ func wanted(fs *pflag.FlagSet) func(name string) bool {
 		}
 	}
 	return (*filter).MatchString
-}
-
-// formatOf is what --benchmark_format says, or else --output.
-func formatOf(s *session.Session, fs *pflag.FlagSet) googlebench.Format {
-	if f := command.Given[googlebench.Format](fs, "benchmark_format"); f != nil {
-		return *f
-	}
-	return map[render.Format]googlebench.Format{render.Table: googlebench.Console, render.JSON: googlebench.JSON, render.CSV: googlebench.CSV}[s.Out.Format()]
 }

@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -26,21 +27,23 @@ func runBench(ctx context.Context, s *session.Session, call command.Call) (err e
 	if err != nil {
 		return err
 	}
-	b := &bench{beside: command.Value[[]googlebench.Figure](call.Flags, "beside")}
+	b := &bench{beside: command.Value[map[string]float64](call.Flags, "beside")}
 	if b.gpu, err = gpuOf(wordBench, call.Flags); err != nil {
 		return err
 	}
-	list := b.benchmarks(sizes, wanted(call.Flags))
+	list, most := b.benchmarks(sizes, wanted(call.Flags))
 	if len(list) == 0 {
 		return exit.Usagef("transport bench --benchmark_filter %q: matches none; --benchmark_list_tests lists all", command.TextOf(call.Flags, "benchmark_filter"))
 	}
-	reports, err := newReports(s, call, list)
-	if err != nil {
+	if command.IsOn(call.Flags, "benchmark_list_tests") {
+		for _, one := range list {
+			err = errors.Join(err, s.Out.Text(one.Name+"\n"))
+		}
 		return err
 	}
-	defer func() { err = errors.Join(err, reports.close()) }()
-	if command.IsOn(call.Flags, "benchmark_list_tests") {
-		return reports.list(list)
+	r, err := newReport(s, call, list)
+	if err != nil {
+		return err
 	}
 	o := settingsOf(s)
 	address, end, err := o.server(ctx, s, call)
@@ -59,26 +62,13 @@ func runBench(ctx context.Context, s *session.Session, call command.Call) (err e
 	}
 	defer func() { err = errors.Join(err, t.Close()) }()
 	b.c, b.t, b.timeout = c, t, o.Timeout
-	if err := b.prepare(c.Context(), largest(list, sizes)); err != nil {
+	if err := b.prepare(c.Context(), most); err != nil {
 		return fmt.Errorf("transport bench: %w", coded(err))
 	}
-	if err := reports.begin(own, peer, c.Name(), b.source.Served(), b.theirs); err != nil {
+	if err := r.begin(own, peer, c.Name(), b.source.Served(), b.theirs); err != nil {
 		return err
 	}
-	return reports.measure(c.Context(), s, call, list)
-}
-
-// largest is the greatest size of those that are measured.
-func largest(list []*googlebench.Benchmark, sizes []uint64) uint64 {
-	most := sizes[0]
-	for _, one := range list {
-		for _, size := range sizes {
-			if strings.Contains(one.Name, fmt.Sprintf("/%d/", size)) {
-				most = max(most, size)
-			}
-		}
-	}
-	return most
+	return r.measure(c.Context(), s, call, list)
 }
 
 // server is the address of the server that is named, or of one that is started here, and what
@@ -104,122 +94,118 @@ func (o *settings) server(ctx context.Context, s *session.Session, call command.
 	return ownServer(ctx, s, call)
 }
 
-// reports are the one that is printed, and that of --benchmark_out.
-type reports struct {
-	all  []*googlebench.Report
-	file *os.File
+// report is the table, which is printed row by row, and the JSON, which is written at the end: to
+// the output with --output json, and to the file of --benchmark_out.
+type report struct {
+	out     *render.Printer
+	aside   io.Writer // for what people should know besides the table
+	file    string
+	width   int // of the longest name
+	context map[string]any
+	rows    []googlebench.Row
 }
 
-func newReports(s *session.Session, call command.Call, list []*googlebench.Benchmark) (*reports, error) {
-	width := 10
+func newReport(s *session.Session, call command.Call, list []*googlebench.Benchmark) (*report, error) {
+	if s.Out.Format() == render.CSV {
+		return nil, exit.Usagef("transport bench --output csv: expected table or json")
+	}
+	r := &report{out: s.Out, aside: s.Stderr, file: command.TextOf(call.Flags, "benchmark_out"), width: 10}
 	for _, one := range list {
-		width = max(width, len(one.Name))
+		r.width = max(r.width, len(one.Name))
 	}
-	p := &reports{all: []*googlebench.Report{{
-		Out: printed{s.Out}, Aside: s.Stderr, Format: formatOf(s, call.Flags), Width: width, Counters: counters,
-	}}}
-	path := command.TextOf(call.Flags, "benchmark_out")
-	if path == "" {
-		return p, nil
+	if r.file == "" {
+		return r, nil
 	}
-	file, err := os.Create(path)
-	if err != nil {
-		return nil, exit.Usagef("transport bench --benchmark_out: %w", err)
-	}
-	p.file = file
-	p.all = append(p.all, &googlebench.Report{Out: file, Format: command.Value[googlebench.Format](call.Flags, "benchmark_out_format"), Width: width, Counters: counters})
-	return p, nil
+	return r, render.CheckWritable("transport bench --benchmark_out", r.file)
 }
 
-// printed has a printer write a report.
-type printed struct{ *render.Printer }
-
-func (p printed) Write(b []byte) (int, error) { return len(b), p.Text(string(b)) }
-
-var _ io.Writer = printed{}
-
-func (p *reports) close() error {
-	if p.file == nil {
-		return nil
-	}
-	return p.file.Close()
-}
-
-func (p *reports) each(do func(*googlebench.Report) error) error {
-	for _, r := range p.all {
-		if err := do(r); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (p *reports) list(list []*googlebench.Benchmark) error {
-	names := make([]string, len(list))
-	for i, one := range list {
-		names[i] = one.Name
-	}
-	return p.each(func(r *googlebench.Report) error { return r.List(names) })
-}
-
-func (p *reports) begin(own, peer opening, server, memory, theirs string) error {
+// begin writes what the rows are of. The names are Google Benchmark's (json_reporter.cc,
+// ReportContext), and of what is not there our own.
+func (r *report) begin(own, peer opening, server, memory, theirs string) error {
 	host, err := os.Hostname()
 	if err != nil {
 		host = "localhost"
 	}
-	c := googlebench.Context{Date: time.Now(), HostName: host, Executable: "ringcli transport bench", CPUs: runtime.NumCPU()}
-	c.Custom = [][2]string{
+	const program = "ringcli transport bench"
+	date := time.Now().Format(time.RFC3339)
+	r.context = map[string]any{
+		"date": date, "host_name": host, "executable": program, "num_cpus": runtime.NumCPU(), "library_build_type": "release", "json_schema_version": 1,
+	}
+	custom := [][2]string{
 		{"rdma", rdmaText(transport.Supported())},
 		{"device", own.Device + ": " + own.Why}, {"memory", memory},
 		{"server", server}, {"server_device", peer.Device + ": " + peer.Why},
 	}
 	if theirs != "" {
-		c.Custom = append(c.Custom, [2]string{"server_memory", theirs})
+		custom = append(custom, [2]string{"server_memory", theirs})
 	}
-	return p.each(func(r *googlebench.Report) error { return r.Begin(&c) })
+	text := fmt.Sprintf("%s\nRunning %s\nRun on %d CPUs\n", date, program, runtime.NumCPU())
+	for _, pair := range custom {
+		r.context[pair[0]] = pair[1]
+		text += pair[0] + ": " + pair[1] + "\n"
+	}
+	if r.out.Format() == render.JSON {
+		return nil
+	}
+	if _, err := io.WriteString(r.aside, text); err != nil {
+		return err
+	}
+	return r.out.Text(googlebench.Head(r.width))
 }
 
-// measure measures all, and ends the reports whatever comes of it. A copy is measured right
+// add takes a row.
+func (r *report) add(row googlebench.Row) error {
+	if r.rows = append(r.rows, row); r.out.Format() == render.JSON {
+		return nil
+	}
+	return r.out.Text(row.Line(r.width))
+}
+
+// end writes the JSON.
+func (r *report) end() error {
+	text, err := googlebench.JSON(r.context, r.rows)
+	if err == nil && r.out.Format() == render.JSON {
+		err = r.out.Text(string(text))
+	}
+	if err == nil && r.file != "" {
+		err = render.WriteFile("--benchmark_out "+r.file, r.file, func(w io.Writer) error {
+			_, err := w.Write(text)
+			return err
+		})
+	}
+	return err
+}
+
+// measure measures all, and ends the report whatever comes of it. A copy is measured right
 // before the write of its size, so that the two are of one moment, and printed in its place.
-func (p *reports) measure(ctx context.Context, s *session.Session, call command.Call, list []*googlebench.Benchmark) (err error) {
-	least, repetitions := command.Value[googlebench.Time](call.Flags, "benchmark_min_time"), command.NumberOf(call.Flags, "benchmark_repetitions")
-	defer func() { err = errors.Join(err, p.each((*googlebench.Report).End)) }()
-	copies := map[string]*googlebench.Benchmark{}
-	for _, one := range list {
-		copies[one.Name] = one
-	}
-	kept := map[string][]googlebench.Row{}
-	tell := func(row googlebench.Row) error {
-		return p.each(func(r *googlebench.Report) error { return r.Row(row) })
-	}
-	one := func(b *googlebench.Benchmark, tell func(googlebench.Row) error) error {
+func (r *report) measure(ctx context.Context, s *session.Session, call command.Call, list []*googlebench.Benchmark) (err error) {
+	least := command.Value[googlebench.Time](call.Flags, "benchmark_min_time")
+	defer func() { err = errors.Join(err, r.end()) }()
+	rows := map[string]googlebench.Row{} // by name
+	one := func(b *googlebench.Benchmark) error {
+		if _, done := rows[b.Name]; done {
+			return nil
+		}
 		defer s.Progress.Clock("%s", b.Name)()
-		err := b.Measure(ctx, least, repetitions, tell)
+		row, err := b.Measure(ctx, least)
 		if err != nil && ctx.Err() != nil && !errors.Is(err, context.Cause(ctx)) {
 			err = errors.Join(err, context.Cause(ctx))
 		}
+		rows[b.Name] = row
 		return coded(err)
 	}
 	for _, b := range list {
-		if rest, ok := strings.CutPrefix(b.Name, families[0].name); ok && copies[copyFamily+rest] != nil {
-			name := copyFamily + rest
-			err := one(copies[name], func(row googlebench.Row) error {
-				kept[name] = append(kept[name], row)
-				return nil
-			})
-			if err != nil {
-				return err
+		if rest, ok := strings.CutPrefix(b.Name, families[0].name); ok {
+			if i := slices.IndexFunc(list, func(o *googlebench.Benchmark) bool { return o.Name == copyFamily+rest }); i >= 0 {
+				if err := one(list[i]); err != nil {
+					return err
+				}
 			}
 		}
-		for _, row := range kept[b.Name] {
-			if err := tell(row); err != nil {
-				return err
-			}
+		if err := one(b); err != nil {
+			return err
 		}
-		if kept[b.Name] != nil {
-			continue
-		}
-		if err := one(b, tell); err != nil {
+		if err := r.add(rows[b.Name]); err != nil {
 			return err
 		}
 	}

@@ -12,9 +12,9 @@ import (
 
 	"github.com/guptarohit/asciigraph"
 
-	"ringcli/cli/chart"
 	"ringcli/collective"
 	"ringcli/configs"
+	"ringcli/configs/chart"
 )
 
 const (

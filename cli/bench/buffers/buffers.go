@@ -24,11 +24,10 @@ const (
 	Alloc   Kind = "alloc"   // Comm.Alloc
 	Private Kind = "private" // a private mapping, registered as it is: peers cannot map it
 	Mapping Kind = "mapping" // the same, moved to pages that can be shared
-	Malloc  Kind = "malloc"  // the C library's aligned_alloc, moved likewise
 	File    Kind = "file"    // a file that is mapped, without a name
 )
 
-var kinds = []Kind{Alloc, Private, Mapping, Malloc, File}
+var kinds = []Kind{Alloc, Private, Mapping, File}
 
 // Flag declares --buffers.
 func Flag(fs *pflag.FlagSet) {
@@ -90,16 +89,9 @@ func (s *Source) New(n uint64) (*collective.Buffer, error) {
 // take gets n bytes of memory such as a program has.
 func (s *Source) take(n uint64) (addr uint64, err error) {
 	var b *memory.Block
-	switch s.Kind {
-	case Malloc:
-		addr, free, err := alignedAlloc(n)
-		if err == nil {
-			s.memory = append(s.memory, free)
-		}
-		return addr, err
-	case File:
+	if s.Kind == File {
 		b, err = s.mapFile(n)
-	default:
+	} else {
 		b, err = memory.Alloc(n)
 	}
 	if err != nil {

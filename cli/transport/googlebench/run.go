@@ -1,19 +1,18 @@
-// Package googlebench measures as Google Benchmark does, and writes its table, and JSON with its
-// names (schema version 1), so that its tools/compare.py lays a run of ours beside one of a
-// program in C++ (google/benchmark, src/*_reporter.cc).
+// Package googlebench measures as Google Benchmark does, and writes JSON with the names of its
+// fields (schema version 1), so that its tools/compare.py lays a run of ours beside one of a
+// program in C++ (google/benchmark, src/json_reporter.cc).
 package googlebench
 
 import (
 	"context"
 	"fmt"
 	"math"
-	"slices"
 	"time"
 
 	"golang.org/x/sys/unix"
 )
 
-// Benchmark is a function that repeats something, and what it is called.
+// Benchmark is a function that repeats something, and its name.
 type Benchmark struct {
 	Name     string // with its arguments, as in BM_Copy/8192/real_time
 	Family   int    // index of those that differ by arguments alone, from 0
@@ -23,7 +22,7 @@ type Benchmark struct {
 	Begin, End func(context.Context) error
 	// Iterate repeats it n times.
 	Iterate func(ctx context.Context, n int) error
-	// Counters are told by what was measured; nil is none.
+	// Counters are derived from what was measured; nil is none.
 	Counters func(r *Row) []Counter
 }
 
@@ -34,23 +33,12 @@ type Counter struct {
 	Rate  bool // per second, in units of 1024
 }
 
-// Row is what was measured of a benchmark in one repetition, or of all repetitions.
+// Row is what was measured of a benchmark.
 type Row struct {
-	Benchmark   *Benchmark
-	Repetitions int
-	Repetition  int       // from 0
-	Aggregate   aggregate // zero: of one repetition
-	Iterations  int
-	Real, CPU   float64 // us an iteration; of an aggregate in percent a ratio
-	Counters    []Counter
-}
-
-// Name is the benchmark's, and that of the aggregate.
-func (r *Row) Name() string {
-	if r.Aggregate.name != "" {
-		return r.Benchmark.Name + "_" + r.Aggregate.name
-	}
-	return r.Benchmark.Name
+	Benchmark  *Benchmark
+	Iterations int
+	Real, CPU  float64 // us an iteration
+	Counters   []Counter
 }
 
 // Rate is bytes per second; 0 where none are moved.
@@ -71,12 +59,11 @@ type Time struct {
 // mostIterations of one row (benchmark_runner.cc, kMaxIterations).
 const mostIterations = 1_000_000_000
 
-// Measure runs a benchmark so often and gives the rows of it to tell, with the aggregates
-// behind them where there are several.
-func (b *Benchmark) Measure(ctx context.Context, least Time, repetitions int, tell func(Row) error) (err error) {
+// Measure runs a benchmark and returns its row.
+func (b *Benchmark) Measure(ctx context.Context, least Time) (row Row, err error) {
 	if b.Begin != nil {
 		if err := b.Begin(ctx); err != nil {
-			return err
+			return row, err
 		}
 	}
 	if b.End != nil {
@@ -86,46 +73,28 @@ func (b *Benchmark) Measure(ctx context.Context, least Time, repetitions int, te
 			}
 		}()
 	}
-	var rows []Row
 	n := max(least.Iterations, 1)
-	for repetition := range repetitions {
-		real, cpu, err := b.timed(ctx, n)
-		for err == nil && repetition == 0 && least.Iterations == 0 && real < least.Least && n < mostIterations {
-			n = next(n, real, least.Least)
-			real, cpu, err = b.timed(ctx, n)
-		}
-		if err != nil {
-			return err
-		}
-		row := Row{
-			Benchmark: b, Repetitions: repetitions, Repetition: repetition, Iterations: n,
-			Real: microseconds(real) / float64(n), CPU: microseconds(cpu) / float64(n),
-		}
-		if rate := row.Rate(); rate > 0 {
-			row.Counters = append(row.Counters, Counter{"bytes_per_second", rate, true})
-		}
-		if b.Counters != nil {
-			row.Counters = append(row.Counters, b.Counters(&row)...)
-		}
-		rows = append(rows, row)
-		if err := tell(row); err != nil {
-			return err
-		}
+	real, cpu, err := b.timed(ctx, n)
+	for err == nil && least.Iterations == 0 && real < least.Least && n < mostIterations {
+		n = next(n, real, least.Least)
+		real, cpu, err = b.timed(ctx, n)
 	}
-	if repetitions < 2 {
-		return nil
+	if err != nil {
+		return row, err
 	}
-	for _, a := range aggregates {
-		if err := tell(a.of(rows)); err != nil {
-			return err
-		}
+	row = Row{Benchmark: b, Iterations: n, Real: microseconds(real) / float64(n), CPU: microseconds(cpu) / float64(n)}
+	if rate := row.Rate(); rate > 0 {
+		row.Counters = append(row.Counters, Counter{"bytes_per_second", rate, true})
 	}
-	return nil
+	if b.Counters != nil {
+		row.Counters = append(row.Counters, b.Counters(&row)...)
+	}
+	return row, nil
 }
 
 func microseconds(d time.Duration) float64 { return float64(d) / float64(time.Microsecond) }
 
-// timed repeats it n times and says how long that took, by the clock and of the CPUs of this
+// timed repeats it n times and returns how long that took, by the clock and of the CPUs of this
 // process.
 func (b *Benchmark) timed(ctx context.Context, n int) (real, cpu time.Duration, err error) {
 	before, begun := cpuTime(), time.Now()
@@ -150,65 +119,4 @@ func next(n int, took, least time.Duration) int {
 		multiplier = 10
 	}
 	return min(int(math.Round(max(multiplier*float64(n), float64(n)+1))), mostIterations)
-}
-
-// aggregate is one figure of several repetitions (statistics.cc).
-type aggregate struct {
-	name    string
-	percent bool
-	sum     func(v []float64) float64
-}
-
-var aggregates = []aggregate{
-	{"mean", false, mean},
-	{"median", false, func(v []float64) float64 {
-		v = slices.Sorted(slices.Values(v))
-		return (v[(len(v)-1)/2] + v[len(v)/2]) / 2
-	}},
-	{"stddev", false, deviation},
-	{"cv", true, func(v []float64) float64 {
-		if m := mean(v); m != 0 {
-			return deviation(v) / m
-		}
-		return 0
-	}},
-}
-
-func mean(v []float64) float64 {
-	sum := 0.0
-	for _, x := range v {
-		sum += x
-	}
-	return sum / float64(len(v))
-}
-
-// deviation is the sample's standard deviation.
-func deviation(v []float64) float64 {
-	if len(v) < 2 {
-		return 0
-	}
-	m, squares := mean(v), 0.0
-	for _, x := range v {
-		squares += (x - m) * (x - m)
-	}
-	return math.Sqrt(squares / float64(len(v)-1))
-}
-
-// of is the aggregate of rows, which have the same counters.
-func (a aggregate) of(rows []Row) Row {
-	over := func(figure func(r *Row) float64) float64 {
-		values := make([]float64, len(rows))
-		for i := range rows {
-			values[i] = figure(&rows[i])
-		}
-		return a.sum(values)
-	}
-	sum := Row{Benchmark: rows[0].Benchmark, Repetitions: len(rows), Aggregate: a, Iterations: len(rows)}
-	sum.Real = over(func(r *Row) float64 { return r.Real })
-	sum.CPU = over(func(r *Row) float64 { return r.CPU })
-	for i, c := range rows[0].Counters {
-		c.Value = over(func(r *Row) float64 { return r.Counters[i].Value })
-		sum.Counters = append(sum.Counters, c)
-	}
-	return sum
 }

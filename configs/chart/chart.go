@@ -1,5 +1,5 @@
-// Package chart draws curves: with logarithmic axes into pages that are one HTML file
-// and need nothing else, and for a terminal.
+// Package chart draws curves with logarithmic axes into pages that are one HTML file and need
+// nothing else.
 package chart
 
 import (

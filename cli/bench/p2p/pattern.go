@@ -1,11 +1,9 @@
-package pair
+package p2p
 
 import (
 	"encoding/binary"
 	"math/rand/v2"
 	"slices"
-
-	"ringcli/verbs"
 )
 
 // What is sent depends on the rank, on the place in the message and on a seed
@@ -40,27 +38,4 @@ func verifyPattern(b []byte, rank int, seed uint64) (wrong uint64, first int, go
 		at += len(part)
 	}
 	return wrong, first, got, want
-}
-
-// Fill writes what this end sends and spoils what it receives.
-func (e *End) Fill(bytes uint32, seed uint64) {
-	if e.role == bystander {
-		return
-	}
-	block := e.block.Bytes()
-	fillPattern(block[:bytes], int(e.role-active), seed)
-	for i := range block[e.sink:][:bytes] {
-		block[e.sink:][i] = ^byte(0)
-	}
-}
-
-// Verify compares what has arrived with what the other end sends: how many bytes are
-// wrong, and the first of them. Both ends receive, but for a READ: of that the reader
-// alone. What has received nothing has checked nothing.
-func (e *End) Verify(op verbs.Opcode, bytes uint32, seed uint64) (checked bool, wrong uint64, first int, got, want byte) {
-	if e.role == bystander || e.role == passive && op == verbs.OpRead {
-		return
-	}
-	wrong, first, got, want = verifyPattern(e.block.Bytes()[e.sink:][:bytes], e.edge.Peer, seed)
-	return true, wrong, first, got, want
 }

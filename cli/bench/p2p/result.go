@@ -1,8 +1,9 @@
-package bench
+package p2p
 
 import (
 	"fmt"
 
+	"ringcli/cli/bench/corruption"
 	"ringcli/cli/exit"
 	"ringcli/configs/codes"
 )
@@ -23,7 +24,7 @@ type P2PResult struct {
 	Wrong *uint64 `json:"wrong" col:"wrong|5|wrong"`
 	// First is the first wrong byte of the lower rank that has one; its offset is
 	// that in the message.
-	First *WrongElement `json:"first_wrong,omitempty"`
+	First *corruption.WrongElement `json:"first_wrong,omitempty"`
 	// CPUs are those that the ranks poll on; absent where it is not settled for all.
 	CPUs []int `json:"cpus,omitempty"`
 }
@@ -37,16 +38,16 @@ type P2PTimes struct {
 	Max  float64 `json:"max"`
 }
 
-// mergeP2P adds what the other ranks have checked to rank 0's result.
-func mergeP2P(all []P2PResult) P2PResult {
+// merge adds what the other ranks have checked to rank 0's result.
+func merge(all []P2PResult) P2PResult {
 	r := all[0]
 	for _, other := range all[1:] {
-		addWrong(&r.Wrong, other.Wrong)
+		corruption.AddWrong(&r.Wrong, other.Wrong)
 		if r.First == nil {
 			r.First = other.First
 		}
 	}
-	r.OK = isRight(r.Wrong)
+	r.OK = corruption.IsRight(r.Wrong)
 	return r
 }
 

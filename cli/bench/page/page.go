@@ -1,4 +1,5 @@
-package bench
+// Package page writes the curves of a bench as a page, one HTML file.
+package page
 
 import (
 	"context"
@@ -16,39 +17,34 @@ import (
 	"github.com/spf13/pflag"
 
 	"ringcli/cli/about"
-	"ringcli/cli/chart"
 	"ringcli/cli/command"
 	"ringcli/cli/exit"
 	"ringcli/cli/render"
 	"ringcli/cli/session"
+	"ringcli/configs/chart"
 )
 
-// series is one curve of a page.
-type series struct {
+// Series is one curve of a page.
+type Series struct {
 	Name   string
-	Points []point
+	Points []Point
 }
 
-// point is one size of a series.
-type point struct {
+// Point is one size of a Series.
+type Point struct {
 	Bytes uint64
-	Iters int
 	Time  float64 // us
 	BW    float64 // GB/s
 	Wrong *uint64
 	Way   string // algorithm and protocol that were used; empty for p2p
 }
 
-func (s *series) add(m Measurement) {
-	s.Points = append(s.Points, point{m.Bytes, m.Iters, m.Time.Mean, m.BusBW, m.Wrong, m.variant().String()})
-}
-
-// page is what a page shows.
-type page struct {
+// Page is what a page shows.
+type Page struct {
 	Title       string
 	Time, BW    string // what the two figures are, with their units
 	Environment []environment
-	Series      []series
+	Series      []Series
 }
 
 // environment is a line of where and how it was measured.
@@ -64,18 +60,18 @@ var pageTemplate = template.Must(template.Must(template.New("page").Funcs(templa
 }).Parse(chart.Text)).Parse(pageText))
 
 // write writes the page as one HTML file that needs nothing else.
-func (p page) write(w io.Writer) error {
+func (p Page) write(w io.Writer) error {
 	return pageTemplate.Execute(w, struct {
-		page
+		Page
 		Charts []chart.Chart
 	}{p, []chart.Chart{
-		p.chart(p.BW, func(q point) float64 { return q.BW }),
-		p.chart(p.Time, func(q point) float64 { return q.Time }),
+		p.chart(p.BW, func(q Point) float64 { return q.BW }),
+		p.chart(p.Time, func(q Point) float64 { return q.Time }),
 	}})
 }
 
 // chart draws one figure of all series.
-func (p page) chart(what string, figureOf func(point) float64) chart.Chart {
+func (p Page) chart(what string, figureOf func(Point) float64) chart.Chart {
 	var curves []chart.Curve
 	for _, s := range p.Series {
 		c := chart.Curve{Name: s.Name}
@@ -88,15 +84,15 @@ func (p page) chart(what string, figureOf func(point) float64) chart.Chart {
 	return chart.New(what+" by size", what, curves)
 }
 
-// pageFile is where a page goes to, and what can be said beforehand of how it comes about.
-type pageFile struct {
+// File is where a page goes to, and what can be said beforehand of how it comes about.
+type File struct {
 	*render.File // nil is none here
 	how          []environment
 }
 
-// openPage makes sure that rank 0's page can be written, before anything is measured
+// Open makes sure that rank 0's page can be written, before anything is measured
 // for it, and fails on all ranks if it cannot. Without a path there is none.
-func openPage(ctx context.Context, m *session.Member, call command.Call) (f pageFile, err error) {
+func Open(ctx context.Context, m *session.Member, call command.Call) (f File, err error) {
 	path := command.TextOf(call.Flags, "html")
 	if path != "" && m.Ring.Rank() == 0 {
 		if err = render.CheckReplaceable("--html", path); err == nil {
@@ -106,14 +102,13 @@ func openPage(ctx context.Context, m *session.Member, call command.Call) (f page
 		}
 	}
 	if err := m.Agree(ctx, err); err != nil {
-		return pageFile{}, errors.Join(err, f.Close())
+		return File{}, errors.Join(err, f.Close())
 	}
 	if path == "" {
 		return f, nil
 	}
-	hosts, err := hostsOf(ctx, m)
-	f.how = append([]environment{{"command", commandOf(call)}}, hosts...)
-	return f, err
+	f.how = []environment{{"command", commandOf(call)}}
+	return f, nil
 }
 
 // commandOf is what was typed, as far as it says how to measure; which rank of which ring
@@ -128,29 +123,11 @@ func commandOf(call command.Call) string {
 	return strings.Join(words, " ")
 }
 
-// iterations says how often was measured.
-func (p page) iterations() string {
-	least, most := 0, 0
-	for _, s := range p.Series {
-		for _, q := range s.Points {
-			if least == 0 || q.Iters < least {
-				least = q.Iters
-			}
-			most = max(most, q.Iters)
-		}
-	}
-	if least == most {
-		return strconv.Itoa(least) + " of each size"
-	}
-	return fmt.Sprintf("%d to %d of a size", least, most)
-}
-
-// writePage writes rank 0's page, and fails on all ranks if it cannot be written.
-func writePage(ctx context.Context, m *session.Member, f pageFile, p page) error {
+// Write writes rank 0's page, and fails on all ranks if it cannot be written.
+func (f File) Write(ctx context.Context, m *session.Member, p Page) error {
 	var err error
 	if f.File != nil {
-		p.Environment = append(f.how, environment{"iterations", p.iterations()})
-		p.Environment = append(p.Environment, environmentOf(m)...)
+		p.Environment = append(f.how, environmentOf(m)...)
 		if err = f.Put(p.write); err != nil {
 			err = fmt.Errorf("write the page %s: %w", f.Path, err)
 		}
@@ -164,9 +141,14 @@ func environmentOf(m *session.Member) []environment {
 	if mtu == 0 { // a ring of one
 		mtu = e.Local.MTU
 	}
+	var hosts []string
+	for _, n := range m.Ring.Nodes() {
+		hosts = append(hosts, n.Host)
+	}
 	return []environment{
 		{"device", e.Local.Device},
 		{"ranks", strconv.Itoa(m.Ring.Size())},
+		{"hosts", strings.Join(slices.Compact(hosts), ", ")},
 		{"MTU", strconv.Itoa(mtu) + " bytes"},
 		{"ringcli", about.Version()},
 		{"Go", runtime.Version() + " " + runtime.GOOS + "/" + runtime.GOARCH},

@@ -1,6 +1,8 @@
-package pair
+package p2p
 
-import "testing"
+import (
+	"testing"
+)
 
 func TestPatternTellsBytesApart(t *testing.T) {
 	for _, n := range []int{0, 1, 7, 8, 9, 4099} {

@@ -1,4 +1,4 @@
-package bench
+package batch
 
 import (
 	"context"
@@ -14,10 +14,10 @@ import (
 	"ringcli/collective/reduce"
 )
 
-// talk is what ranks tell each other between the batches of a measurement that lasts, over
+// Talk is how ranks tell each other between the batches of a measurement that lasts, over
 // the queue pairs: TCP connections that stall, where the data does not travel, do not hold
 // it up.
-type talk struct {
+type Talk struct {
 	m      *session.Member
 	buffer *collective.Buffer // a part for each rank
 	number uint32             // counts what was told, alike on all ranks
@@ -26,13 +26,13 @@ type talk struct {
 // A part holds a record several times: what damages one in tests of the data path, or in
 // a network that is looked at for that, leaves another.
 const (
-	talkRecord = 4 + 4 + len(said{})*8
+	talkRecord = 4 + 4 + len(Said{})*8
 	talkCopies = 3
 	talkPart   = talkRecord * talkCopies
 )
 
-// newTalk fails on all ranks alike.
-func newTalk(ctx context.Context, m *session.Member) (*talk, error) {
+// NewTalk fails on all ranks alike.
+func NewTalk(ctx context.Context, m *session.Member) (*Talk, error) {
 	b, err := m.Comm.Alloc(uint64(m.Comm.Size() * talkPart))
 	if err := m.Agree(ctx, err); err != nil {
 		if b != nil {
@@ -40,16 +40,16 @@ func newTalk(ctx context.Context, m *session.Member) (*talk, error) {
 		}
 		return nil, err
 	}
-	return &talk{m: m, buffer: b}, nil
+	return &Talk{m: m, buffer: b}, nil
 }
 
-func (t *talk) close() error { return t.buffer.Free() }
+func (t *Talk) Close() error { return t.buffer.Free() }
 
-// said is what a rank says at once.
-type said [4 + windows.Words]uint64
+// Said is what a rank says at once.
+type Said [4 + windows.Words]uint64
 
 // share gives what every rank says to every rank.
-func (t *talk) share(ctx context.Context, own said) ([]said, error) {
+func (t *Talk) Share(ctx context.Context, own Said) ([]Said, error) {
 	n, rank, all := t.m.Comm.Size(), t.m.Comm.Rank(), t.buffer.Bytes()
 	t.number++
 	part := all[rank*talkPart:][:0]
@@ -63,7 +63,7 @@ func (t *talk) share(ctx context.Context, own said) ([]said, error) {
 	}); err != nil {
 		return nil, err
 	}
-	told := make([]said, n)
+	told := make([]Said, n)
 	for r := range told {
 		right := false
 		for c := 0; c < talkCopies && !right; c++ {
@@ -78,7 +78,7 @@ func (t *talk) share(ctx context.Context, own said) ([]said, error) {
 
 var talkSum = crc32.MakeTable(crc32.Castagnoli)
 
-func (w said) encode(to []byte, number uint32) []byte {
+func (w Said) encode(to []byte, number uint32) []byte {
 	le, begin := binary.LittleEndian, len(to)
 	to = le.AppendUint32(to, 0)
 	to = le.AppendUint32(to, number)
@@ -90,7 +90,7 @@ func (w said) encode(to []byte, number uint32) []byte {
 }
 
 // decode tells whether the record is whole, and has that number.
-func (w *said) decode(from []byte, number uint32) bool {
+func (w *Said) decode(from []byte, number uint32) bool {
 	le := binary.LittleEndian
 	if le.Uint32(from) != crc32.Checksum(from[4:], talkSum) || le.Uint32(from[4:]) != number {
 		return false
@@ -101,24 +101,16 @@ func (w *said) decode(from []byte, number uint32) bool {
 	return true
 }
 
-// Between two batches: what is wanted, how many iterations, the mean time, and what is
-// told of the last one.
-const (
-	saidStop = 1 << iota
-	saidVisit
-)
-
-func (b batchTold) say() said {
-	var wants uint64
+// say packs what is told between two batches: whether to stop, how many iterations, the mean time, and
+// what is told of the last one.
+func (b batchTold) say() Said {
+	stop := uint64(0)
 	if b.Stop {
-		wants |= saidStop
+		stop = 1
 	}
-	if b.Visit {
-		wants |= saidVisit
-	}
-	return said(b.Told.Append([]uint64{wants, uint64(b.Warm), uint64(b.Next), math.Float64bits(b.Mean)}))
+	return Said(b.Told.Append([]uint64{stop, uint64(b.Warm), uint64(b.Next), math.Float64bits(b.Mean)}))
 }
 
-func (w said) batch() batchTold {
-	return batchTold{w[0]&saidStop != 0, w[0]&saidVisit != 0, int(w[1]), int(w[2]), math.Float64frombits(w[3]), windows.OfWords([windows.Words]uint64(w[4:]))}
+func (w Said) batch() batchTold {
+	return batchTold{w[0] != 0, int(w[1]), int(w[2]), math.Float64frombits(w[3]), windows.OfWords([windows.Words]uint64(w[4:]))}
 }

@@ -1,4 +1,4 @@
-package bench
+package procfs
 
 import (
 	"fmt"
@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"ringcli/cli/exit"
-	"ringcli/cli/procfs"
 	"ringcli/configs"
 	"ringcli/configs/codes"
 )
@@ -25,12 +24,12 @@ var lastMemory struct {
 	known bool
 }
 
-// availableMemory is procfs.AvailableMemory of this machine, read ten times a second at most.
+// availableMemory is AvailableMemory of this machine, read ten times a second at most.
 func availableMemory() (bytes uint64, known bool) {
 	lastMemory.Lock()
 	defer lastMemory.Unlock()
 	if time.Since(lastMemory.at) >= memoryAge {
-		lastMemory.bytes, lastMemory.known = procfs.AvailableMemory(os.DirFS("/"))
+		lastMemory.bytes, lastMemory.known = AvailableMemory(os.DirFS("/"))
 		lastMemory.at = time.Now()
 	}
 	return lastMemory.bytes, lastMemory.known

@@ -1,15 +1,14 @@
-package bench
+package procfs
 
 import (
 	"os"
 	"testing"
 
 	"ringcli/cli/exit"
-	"ringcli/cli/procfs"
 )
 
 func TestMemory(t *testing.T) {
-	available, known := procfs.AvailableMemory(os.DirFS("/"))
+	available, known := AvailableMemory(os.DirFS("/"))
 	if !known || available < 1<<20 {
 		t.Fatalf("available memory is %d, %v", available, known)
 	}
