@@ -23,7 +23,7 @@ func C(ctx context.Context, rank int, list string, tcpPort int, o Options) (err 
 	defer func() { err = errors.Join(err, c.Close()) }()
 	defer func() {
 		if c.control != nil {
-			err = errors.Join(err, c.control.Close())
+			c.control.Close()
 		}
 	}()
 	return o.walk(ctx, c.steps())
@@ -138,7 +138,7 @@ func (c *labC) exchange(ctx context.Context, s *Step) (err error) {
 	if c.control, err = meet(ctx, c.rank, c.own, c.peer, c.o); err != nil {
 		return err
 	}
-	if err := c.control.send(report{Phase: s.Name, Info: &c.pair.own}); err != nil {
+	if err := c.control.Send(kindReport, report{Phase: s.Name, Info: &c.pair.own}); err != nil {
 		return err
 	}
 	r, err := c.control.receive(ctx, s.Name)
@@ -149,8 +149,9 @@ func (c *labC) exchange(ctx context.Context, s *Step) (err error) {
 		return fmt.Errorf("rank %d sent no conn_info", 1-c.rank)
 	}
 	c.pair.peer = *r.Info
-	s.Values.add("rank", c.rank, "tcp", c.control.conn.LocalAddr())
-	s.Peer.add("tcp", c.control.conn.RemoteAddr())
+	local, remote := c.control.Addrs()
+	s.Values.add("rank", c.rank, "tcp", local)
+	s.Peer.add("tcp", remote)
 	c.pair.peer.values(&s.Peer)
 	return c.pair.own.agree(c.pair.peer)
 }

@@ -6,11 +6,12 @@ import (
 	"slices"
 
 	"ringcli/ring/bootstrap/hosts"
+	"ringcli/ring/bootstrap/oob"
 )
 
 // regroup deals with a caller of the same whole list whose ring goes on without other
 // nodes than this one's, and reports whether it was one.
-func (c *Control) regroup(conn net.Conn, f *Frame, h hello) bool {
+func (c *Control) regroup(conn net.Conn, f *oob.Frame, h hello) bool {
 	own := c.group
 	if h.Group.Whole != own.Whole || slices.Equal(h.Group.Without, own.Without) {
 		return false

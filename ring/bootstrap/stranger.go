@@ -13,7 +13,7 @@ import (
 	"syscall"
 	"time"
 
-	"ringcli/ring/bootstrap/strangers"
+	"ringcli/ring/bootstrap/oob"
 	"ringcli/trace"
 )
 
@@ -140,29 +140,14 @@ func brief(text string) string {
 	return strings.ToValidUTF8(text[:most], "") + " ..."
 }
 
-// strangerPause is how long a stranger's first message may dribble in.
-const strangerPause = 100 * time.Millisecond
-
-// Stranger names the program at the other end of a connection, if what came instead of
-// a frame is not ringcli's.
-func Stranger(conn net.Conn, err error) (program string, strange bool) {
-	var not *notFrameError
-	if !errors.As(err, &not) {
-		return "", false
-	}
-	_ = conn.SetReadDeadline(time.Now().Add(strangerPause))
-	more, _ := io.ReadAll(io.LimitReader(conn, 256)) // what there is
-	return strangers.Identify(append(not.head, more...)), true
-}
-
 // explain turns the failure to read a connection's first frame into a sentence
 // that names the program at the other end.
 func explain(conn net.Conn, err error, waited time.Duration) string {
-	program, strange := Stranger(conn, err)
-	short, isShort := errors.AsType[*shortError](err)
+	program, strange := oob.Stranger(conn, err)
+	short, isShort := errors.AsType[*oob.ShortError](err)
 	switch {
 	case isShort:
-		return fmt.Sprintf("connected, and sent %d of the %d bytes of a frame, and then: %v: stopped, or the path loses long packets", short.came, short.length, short.err)
+		return fmt.Sprintf("connected, and sent %d of the %d bytes of a frame, and then: %v: stopped, or the path loses long packets", short.Came, short.Length, short.Err)
 	case strange:
 		return program + " is there, not ringcli"
 	case errors.Is(err, os.ErrDeadlineExceeded):
