@@ -14,6 +14,7 @@ import (
 	"ringcli/cli/exit"
 	"ringcli/cli/procfs"
 	"ringcli/cli/session"
+	"ringcli/configs/codes"
 	"ringcli/ring/bootstrap/oob"
 	"ringcli/trace"
 	"ringcli/verbs/gpu"

@@ -3,13 +3,10 @@ package bootstrap
 import (
 	"bytes"
 	"context"
-	"encoding/binary"
 	"encoding/json"
 	"errors"
-	"io"
 	"net"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -267,83 +264,4 @@ func TestReplayedHandshake(t *testing.T) {
 	cfg.Token = token(t, oneSecret)
 	zero := openRank(t, cfg)
 	noErrors(t, each([]*Control{zero, one}, func(c *Control) error { return exchange(within(t), c) }))
-}
-
-// crowd is a number of callers that keep at it until the test ends.
-func crowd(t *testing.T, n int, call func()) {
-	t.Helper()
-	var running sync.WaitGroup
-	over := make(chan struct{})
-	for range n {
-		running.Go(func() {
-			for {
-				select {
-				case <-over:
-					return
-				default:
-					call()
-				}
-			}
-		})
-	}
-	t.Cleanup(func() { close(over); running.Wait() })
-}
-
-// Strangers of all kinds crowd the ports, and the ring comes up and works.
-func TestPortsUnderAttack(t *testing.T) {
-	huge := binary.BigEndian.AppendUint32([]byte("RNGC"), 1<<31-1)
-	knocking, _ := oob.Encode(oob.TypeKnock, 0, 0, 1, 0, oob.Secret{For: TypeHello, Nonce: make([]byte, 32)})
-	proving, _ := oob.Encode(oob.TypeProof, 0, 0, 1, 0, oob.Secret{MAC: make([]byte, 32)})
-	probing, _ := oob.Encode(TypeProbe, 0, 0, 1, 0, nil)
-	for name, attack := range map[string]struct {
-		say  []byte
-		hold bool // the connection, saying nothing more
-	}{
-		"garbage":           {bytes.Repeat([]byte("garbage\x00\xff"), 1000), false},
-		"connections":       {nil, true},
-		"slow loris":        {[]byte("RNGC"), true},
-		"frames of 2 GiB":   {append(huge, make([]byte, 1<<16)...), false},
-		"knocks":            {knocking, true},
-		"wrong proofs":      {append(knocking, proving...), false},
-		"probes":            {probing, false},
-		"half of the knock": {knocking[:len(knocking)/2], true},
-	} {
-		for _, secret := range []string{"", oneSecret} {
-			t.Run(name+" "+secret, func(t *testing.T) {
-				t.Parallel()
-				world := withTokens(t, secret, secret)
-				const held = 400 // more than three lobbies
-				var mu sync.Mutex
-				var conns []net.Conn
-				crowd(t, 2, func() {
-					conn, err := net.Dial("tcp", world[1].cfg.List[1].String())
-					if err != nil {
-						time.Sleep(time.Millisecond)
-						return
-					}
-					_ = conn.SetDeadline(time.Now().Add(time.Second))
-					_, _ = conn.Write(attack.say)
-					if !attack.hold {
-						_, _ = io.Copy(io.Discard, conn)
-						_ = conn.Close()
-						return
-					}
-					mu.Lock()
-					defer mu.Unlock()
-					if conns = append(conns, conn); len(conns) > held {
-						_ = conns[0].Close()
-						conns = conns[1:]
-					}
-				})
-				time.Sleep(100 * time.Millisecond) // for a crowd to gather
-				noErrors(t, each(world, func(c *Control) error { return exchange(within(t), c) }))
-				noErrors(t, each(world, func(c *Control) error { return c.Barrier(within(t)) }))
-				mu.Lock()
-				defer mu.Unlock()
-				for _, conn := range conns {
-					_ = conn.Close()
-				}
-			})
-		}
-	}
 }
