@@ -45,47 +45,39 @@ const grace = 5 * time.Second
 // answers, from the address that RDMA uses, too. Other programs are turned away, and named if it
 // was in vain.
 func meet(ctx context.Context, rank int, own, peer netip.AddrPort, o *Options) (*control, error) {
-	limited, cancel := context.WithTimeout(ctx, o.Timeout)
-	defer cancel()
 	where := [2]netip.AddrPort{own, peer}[rank]
 	defer o.Waiting(fmt.Sprintf("rank %d to meet on %s", 1-rank, where))()
 	var conn *oob.Conn
 	var err error
 	hello := oob.Hello{Name: fmt.Sprintf("rank %d", rank)}
 	if rank == 0 {
-		conn, err = listen(limited, ctx, own, oob.Server{Protocol: protocol, Hello: hello, Timeout: o.Timeout + grace})
+		conn, err = listen(ctx, own, o.Timeout, oob.Server{Protocol: protocol, Hello: hello, Timeout: o.Timeout + grace})
 	} else {
-		c := oob.Caller{Protocol: protocol, Timeout: o.Timeout + grace, Hello: hello}
-		var raw net.Conn
-		if raw, err = oob.Dial(limited, own.Addr(), peer.String(), func() func() { return func() {} }); err == nil {
-			conn, err = c.Join(limited, ctx, raw, peer.String(), nil)
-		}
-		if err != nil {
-			err = fmt.Errorf("rank 0 has not answered on %s (%w): start %s there", peer, err, protocol.Program)
-		}
+		c := oob.Caller{Protocol: protocol, Timeout: o.Timeout + grace, Within: o.Timeout, Hello: hello}
+		conn, err = c.Call(ctx, own.Addr(), peer.String(), func() func() { return func() {} })
 	}
 	switch {
 	case err == nil:
 		return &control{Conn: conn, waiting: o.Waiting}, nil
 	case ctx.Err() != nil:
 		return nil, context.Cause(ctx)
-	case limited.Err() != nil:
-		return nil, fmt.Errorf("%w within %s", err, o.Timeout)
 	}
 	return nil, err
 }
 
 // listen accepts callers until one is a lab's other end.
-func listen(ctx, life context.Context, own netip.AddrPort, s oob.Server) (*oob.Conn, error) {
+func listen(ctx context.Context, own netip.AddrPort, within time.Duration, s oob.Server) (*oob.Conn, error) {
+	limited, cancel := context.WithTimeout(ctx, within)
+	defer cancel()
 	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", own.String())
 	if err != nil {
 		return nil, fmt.Errorf("listen on %s: %w; give another --tcp-port, on both ends", own, err)
 	}
 	came := ""
 	s.Refused = func(from net.Addr, err error) { came = fmt.Sprintf("; the last caller, %s: %v", from, err) }
-	conn, err := s.Accept(ctx, life, listener)
+	conn, err := s.Accept(limited, ctx, listener)
 	if err != nil {
-		return nil, fmt.Errorf("rank 1 has not connected to %s%s", own, came)
+		return nil, fmt.Errorf("rank 1 has not connected to %s%s within %s", own, came, within)
 	}
 	return conn, nil
 }

@@ -193,28 +193,34 @@ func (m *meeting) try(ctx context.Context, at string) (*oob.Conn, error) {
 		return nil, err
 	}
 	host, _ := os.Hostname()
-	c := oob.Caller{Protocol: protocol, Token: m.token, Hello: oob.Hello{Name: fmt.Sprintf("rank %d (host %s, pid %d)", m.rank, host, os.Getpid()), Rank: m.rank}}
-	conn, err := c.Join(limited, context.WithoutCancel(ctx), raw, at, func(read func(any) error) error {
-		var g greeting
-		err := read(&g)
-		switch {
-		case g.Port == 0:
-			return fmt.Errorf("%s: another program listens there", at)
-		case g.Job != m.job, g.Port != m.port:
-			return fmt.Errorf("%s: rank 0 of another job listens there: %q of port %d, and this one is %q", at, g.Job, g.Port, m.job)
-		case err != nil:
-			return fmt.Errorf("rank 0 at %s: %w", at, err)
-		case g.Size != m.size:
-			return usage.Codedf(codes.List, "rank 0 at %s is one of %d ranks, and rank %d one of %d: give all the same --world-size", at, g.Size, m.rank, m.size)
-		case g.Token != (m.token != nil):
-			return usage.Codedf(codes.Token, "rank 0 at %s and rank %d: one has a token, the other has none: %s", at, m.rank, protocol.SameToken)
-		}
-		return nil
-	})
+	c := oob.Caller{
+		Protocol: protocol, Token: m.token, Hello: oob.Hello{Name: fmt.Sprintf("rank %d (host %s, pid %d)", m.rank, host, os.Getpid()), Rank: m.rank},
+		Greeted: func(read func(any) error) error { return m.compare(at, read) },
+	}
+	conn, err := c.Join(limited, context.WithoutCancel(ctx), raw, at)
 	if said, ok := errors.AsType[*oob.PeerError](err); ok {
 		return nil, usage.Codedf(said.Code, "rank 0 at %s: %s", at, said.Text)
 	}
 	return conn, err
+}
+
+// compare says why whoever greets is not this rank's rank 0.
+func (m *meeting) compare(at string, read func(any) error) error {
+	var g greeting
+	err := read(&g)
+	switch {
+	case g.Port == 0:
+		return fmt.Errorf("%s: another program listens there", at)
+	case g.Job != m.job, g.Port != m.port:
+		return fmt.Errorf("%s: rank 0 of another job listens there: %q of port %d, and this one is %q", at, g.Job, g.Port, m.job)
+	case err != nil: // of another version
+		return fmt.Errorf("rank 0 at %s: %w", at, err)
+	case g.Size != m.size:
+		return usage.Codedf(codes.List, "rank 0 at %s is one of %d ranks, and rank %d one of %d: give all the same --world-size", at, g.Size, m.rank, m.size)
+	case g.Token != (m.token != nil):
+		return usage.Codedf(codes.Token, "rank 0 at %s and rank %d: one has a token, the other has none: %s", at, m.rank, protocol.SameToken)
+	}
+	return nil
 }
 
 func (g *guest) AllGather(ctx context.Context, own []byte) (all [][]byte, err error) {

@@ -1,6 +1,7 @@
 package oob
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -50,18 +51,22 @@ type Caller struct {
 	*Protocol
 	Token   *seal.Token
 	Timeout time.Duration // of each wait; 0: nobody gives signs of life
+	Within  time.Duration // of a Call; 0: Timeout
 	Hello   Hello
+	// Greeted reads the server's greeting, of a protocol that greets; its error ends the call.
+	Greeted func(read func(into any) error) error
 }
 
-// Call calls a server until it answers, or the timeout has passed. A server that is busy answers
+// Call calls a server until it answers, or Within has passed. A server that is busy answers
 // at once. The connection lives under ctx.
 func (c *Caller) Call(ctx context.Context, from netip.Addr, address string, waiting func() (done func())) (*Conn, error) {
-	limited, cancel := context.WithTimeout(ctx, c.Timeout)
+	within := cmp.Or(c.Within, c.Timeout)
+	limited, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
 	raw, err := Dial(limited, from, address, waiting)
 	if err == nil {
 		var conn *Conn
-		if conn, err = c.Join(limited, ctx, raw, address, nil); err == nil {
+		if conn, err = c.Join(limited, ctx, raw, address); err == nil {
 			return conn, nil
 		}
 	}
@@ -72,18 +77,17 @@ func (c *Caller) Call(ctx context.Context, from netip.Addr, address string, wait
 	case told && said.Code == codes.Busy:
 		return nil, err
 	case limited.Err() != nil:
-		return nil, codes.With(codes.Absent, fmt.Errorf("%s on %s within %s (%w): start %s there", c.Absent, address, c.Timeout, err, c.Program))
+		return nil, codes.With(codes.Absent, fmt.Errorf("%s on %s within %s (%w): start %s there", c.Absent, address, within, err, c.Program))
 	}
 	return nil, fmt.Errorf("%s: %w", address, err)
 }
 
-// Join says hello on a connection, until limited ends. The connection lives under ctx. greeted,
-// where the protocol greets, reads the server's greeting before anything is said.
-func (c *Caller) Join(limited, ctx context.Context, raw net.Conn, address string, greeted func(read func(into any) error) error) (*Conn, error) {
+// Join says hello on a connection, until limited ends. The connection lives under ctx.
+func (c *Caller) Join(limited, ctx context.Context, raw net.Conn, address string) (*Conn, error) {
 	stop := context.AfterFunc(limited, func() { _ = raw.SetDeadline(time.Now()) })
 	defer stop()
 	_ = raw.SetDeadline(time.Now().Add(Patience)) // fails on a closed one alone
-	conn, who, err := c.introduce(raw, address, greeted)
+	conn, who, err := c.introduce(raw, address)
 	if err == nil && !stop() {
 		err = context.Cause(limited)
 	}
@@ -95,12 +99,12 @@ func (c *Caller) Join(limited, ctx context.Context, raw net.Conn, address string
 }
 
 // introduce says hello, and returns who the server is.
-func (c *Caller) introduce(raw net.Conn, address string, greeted func(read func(into any) error) error) (conn net.Conn, who Hello, err error) {
+func (c *Caller) introduce(raw net.Conn, address string) (conn net.Conn, who Hello, err error) {
 	conn = raw
 	var m message
 	if c.Greets {
 		m, err = c.receive(raw, maxGreeting)
-		if failed := greeted(func(into any) error { return errors.Join(json.Unmarshal(m.Body, into), err) }); failed != nil {
+		if failed := c.Greeted(func(into any) error { return errors.Join(json.Unmarshal(m.Body, into), err) }); failed != nil {
 			return nil, who, failed
 		}
 	}

@@ -135,7 +135,7 @@ func FuzzConn(f *testing.F) {
 			}
 		} else {
 			d := Caller{Protocol: protocol, Token: own, Timeout: hung, Hello: Hello{Name: "client:2", Purpose: "test"}}
-			if c, err := d.Join(context.Background(), context.Background(), near, "server:1", nil); err == nil {
+			if c, err := d.Join(context.Background(), context.Background(), near, "server:1"); err == nil {
 				_ = talk(c)
 				c.Close()
 			} else {
