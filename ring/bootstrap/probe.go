@@ -56,7 +56,7 @@ func (c *Control) status(asked probe, by net.Addr) status {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	s := status{Rank: c.rank, Same: asked.Digest == c.digest, Itself: asked.Instance == c.self.Instance, State: "up", All: c.listensOnAll()}
-	if from, err := netip.ParseAddrPort(by.String()); s.Same || s.Itself || err == nil && isOwn(from.Addr()) {
+	if s.Same || s.Itself || isOwn(oob.AddrPort(by).Addr()) {
 		s.Host, s.PID, s.Size = c.self.Host, c.self.PID, c.size
 	}
 	if g := asked.Group; g != nil && c.group.Supersedes(g) {

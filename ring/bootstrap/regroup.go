@@ -2,7 +2,6 @@ package bootstrap
 
 import (
 	"net"
-	"net/netip"
 	"slices"
 
 	"ringcli/ring/bootstrap/hosts"
@@ -69,6 +68,5 @@ func (c *Control) askLeader() {
 // isOfThisHost tells whether a caller may decide who is in the ring without having proved
 // that it has the token: a user of this host may.
 func isOfThisHost(conn net.Conn) bool {
-	a, err := netip.ParseAddrPort(conn.RemoteAddr().String())
-	return err == nil && a.Addr().Unmap().IsLoopback()
+	return oob.AddrPort(conn.RemoteAddr()).Addr().IsLoopback()
 }

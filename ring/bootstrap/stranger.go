@@ -20,22 +20,20 @@ import (
 // isExpected tells whether a caller's address is of the host that the list has
 // for the left neighbour.
 func (c *Control) isExpected(caller net.Addr) bool {
-	from, err := netip.ParseAddrPort(caller.String())
-	return err == nil && sameHost(from.Addr(), c.at(c.neighbour(left)).Addr(), isOwn)
+	return sameHost(oob.AddrPort(caller).Addr(), c.at(c.neighbour(left)).Addr(), isOwn)
 }
 
 // isListed tells whether a caller's address is of a host that the list has.
 func (c *Control) isListed(caller net.Addr) bool {
-	from, err := netip.ParseAddrPort(caller.String())
-	own := ownAddrs()
-	return err == nil && slices.ContainsFunc(*c.addrs.Load(), func(a netip.AddrPort) bool { return sameHost(from.Addr(), a.Addr(), own) })
+	from, own := oob.AddrPort(caller).Addr(), ownAddrs()
+	return slices.ContainsFunc(*c.addrs.Load(), func(a netip.AddrPort) bool { return sameHost(from, a.Addr(), own) })
 }
 
 // sameHost tells whether two addresses are one, or both of this machine: whoever
 // calls a neighbour on the own machine may do so from any of its addresses.
 func sameHost(a, b netip.Addr, own func(netip.Addr) bool) bool {
 	a, b = a.Unmap().WithZone(""), b.Unmap().WithZone("")
-	return a == b || own(a) && own(b)
+	return a.IsValid() && (a == b || own(a) && own(b))
 }
 
 func isOwn(a netip.Addr) bool { return ownAddrs()(a) }

@@ -137,10 +137,7 @@ func read(path string) (s Stat, ok bool) {
 // PacketsIn counts the packets that have come over a connection, those that bring nothing
 // new included; 0 if that cannot be had.
 func PacketsIn(conn net.Conn) (n uint32) {
-	if s, ok := conn.(*seal.Conn); ok {
-		conn = s.Conn
-	}
-	c, ok := conn.(syscall.Conn)
+	c, ok := seal.Raw(conn).(syscall.Conn)
 	if !ok {
 		return 0
 	}

@@ -292,11 +292,7 @@ func (c *Conn) Next(ctx context.Context) (kind string, read func(into any) error
 func (c *Conn) Close() {
 	_ = c.Send(kindBye, nil)
 	c.cancel(net.ErrClosed)
-	raw := c.conn
-	if s, ok := raw.(*seal.Conn); ok {
-		raw = s.Conn
-	}
-	if tcp, ok := raw.(*net.TCPConn); ok {
+	if tcp, ok := seal.Raw(c.conn).(*net.TCPConn); ok {
 		_ = tcp.CloseWrite()
 	}
 	// What nobody has read would turn the end into a reset, which takes away from the peer

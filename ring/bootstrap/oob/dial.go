@@ -110,7 +110,7 @@ func (c *Caller) introduce(raw net.Conn, address string) (conn net.Conn, who Hel
 	}
 	conn, err = Unlock(raw, c.Token, Call{c.Type, client, server, client}, func(_ Type, f *Frame) error {
 		if m, err = c.parse(f); err == nil {
-			err = c.refusal(m, address, kindWelcome)
+			err = c.refusal(m, address)
 		}
 		return err
 	})
@@ -132,13 +132,13 @@ func (c *Caller) introduce(raw net.Conn, address string) (conn net.Conn, who Hel
 	case m.Kind == kindWelcome:
 		return conn, who, json.Unmarshal(m.Body, &who)
 	}
-	return nil, who, c.refusal(m, address, kindWelcome)
+	return nil, who, c.refusal(m, address)
 }
 
-// refusal is what a server says instead of what was expected.
-func (c *Caller) refusal(m message, address, expected string) error {
+// refusal is what a server says instead of a welcome.
+func (c *Caller) refusal(m message, address string) error {
 	if m.Kind != kindFailed {
-		return fmt.Errorf("it sends %q, expected %q", m.Kind, expected)
+		return fmt.Errorf("it sends %q, expected %q", m.Kind, kindWelcome)
 	}
 	e := failedAt(c.Server, m)
 	if e.Code == codes.Busy {

@@ -63,8 +63,7 @@ func (l *Lobby) enter(conn net.Conn) bool {
 	if l.conns == nil {
 		l.conns = make(map[net.Conn]netip.Addr)
 	}
-	from, _ := netip.ParseAddrPort(conn.RemoteAddr().String())
-	l.conns[conn] = from.Addr().Unmap()
+	l.conns[conn] = AddrPort(conn.RemoteAddr()).Addr()
 	if len(l.conns) > maxPending {
 		l.evict(conn)
 	}
@@ -94,9 +93,7 @@ func (l *Lobby) evict(newcomer net.Conn) {
 
 // Leave is for a connection that is known, or gone. It reports whether it was there still.
 func (l *Lobby) Leave(conn net.Conn) bool {
-	if s, ok := conn.(*seal.Conn); ok {
-		conn = s.Conn
-	}
+	conn = seal.Raw(conn)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	_, there := l.conns[conn]
