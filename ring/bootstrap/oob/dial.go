@@ -100,7 +100,6 @@ func (c *Caller) Join(limited, ctx context.Context, raw net.Conn, address string
 
 // introduce says hello, and returns who the server is.
 func (c *Caller) introduce(raw net.Conn, address string) (conn net.Conn, who Hello, err error) {
-	conn = raw
 	var m message
 	if c.Greets {
 		m, err = c.receive(raw, maxGreeting)
