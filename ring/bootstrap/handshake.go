@@ -61,7 +61,7 @@ func (c *Control) hello() hello {
 // accept takes connections until the listener is closed.
 func (c *Control) accept() {
 	c.callers.Serve(c.listener, handshakeTimeout, func(err error) { // out of descriptors, or the peer was gone already
-		c.strangers.note(fmt.Sprintf("accept on %s: %v", c.listener.Addr(), err))
+		c.strangers.note(fmt.Sprintf("accept on %s", c.listener.Addr()), err.Error())
 	}, c.greet)
 }
 
@@ -120,7 +120,8 @@ func (c *Control) stranger(conn net.Conn, what string) {
 	from := conn.RemoteAddr().String()
 	at := fmt.Sprintf("stranger at %s on port %s", from, c.listener.Addr())
 	what = brief(what)
-	c.strangers.note(at + ": " + what)
+	host, _, _ := net.SplitHostPort(from)
+	c.strangers.note(at, strings.ReplaceAll(what, from, host)) // of all ports of a host, one kind
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	const most = 4

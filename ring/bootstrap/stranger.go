@@ -64,25 +64,41 @@ func (e *strangerError) Error() string { return e.text }
 // strangersEvery is how often the trace speaks of strangers.
 const strangersEvery = time.Minute
 
-// passers are strangers, of whom the trace has the first at once, and each minute how many more
-// there were, with the last: they may come in thousands.
+// passers are strangers, who are told of in the trace: the first at once, of the others each minute how
+// many of which kind there were. They may come in thousands.
 type passers struct {
 	mu    sync.Mutex
 	timer *time.Timer // guarded by mu, as below; nil if none came for a minute
-	more  int
-	last  string
+	kinds []strangerKind
+	rest  int // of kinds beyond mostKinds
 }
 
+type strangerKind struct {
+	what  string
+	count int
+}
+
+// mostKinds bounds the line.
+const mostKinds = 8
+
 // note notes one, or something else that may come as often.
-func (s *passers) note(text string) {
+func (s *passers) note(at, what string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.timer != nil {
-		s.more, s.last = s.more+1, text
+	if s.timer == nil {
+		trace.Warn(trace.Bootstrap, at+": "+what)
+		s.timer = time.AfterFunc(strangersEvery, func() { s.tell(false) })
 		return
 	}
-	trace.Warn(trace.Bootstrap, text)
-	s.timer = time.AfterFunc(strangersEvery, func() { s.tell(false) })
+	i := slices.IndexFunc(s.kinds, func(k strangerKind) bool { return k.what == what })
+	switch {
+	case i >= 0:
+		s.kinds[i].count++
+	case len(s.kinds) < mostKinds:
+		s.kinds = append(s.kinds, strangerKind{what, 1})
+	default:
+		s.rest++
+	}
 }
 
 // tell traces those that were noted; at last it ends that.
@@ -94,14 +110,22 @@ func (s *passers) tell(last bool) {
 	}
 	s.timer.Stop()
 	s.timer = nil
-	if s.more == 0 {
+	if len(s.kinds) == 0 {
 		return
 	}
 	if !last {
 		s.timer = time.AfterFunc(strangersEvery, func() { s.tell(false) })
 	}
-	trace.Warn(trace.Bootstrap, fmt.Sprintf("%d more strangers within %s, the last: %s", s.more, strangersEvery, s.last))
-	s.more = 0
+	count, words := s.rest, make([]string, 0, mostKinds+1)
+	for _, k := range s.kinds {
+		count += k.count
+		words = append(words, fmt.Sprintf("%d times: %s", k.count, k.what))
+	}
+	if s.rest > 0 {
+		words = append(words, fmt.Sprintf("%d times: others", s.rest))
+	}
+	s.kinds, s.rest = nil, 0
+	trace.Warn(trace.Bootstrap, fmt.Sprintf("%d more strangers within %s: %s", count, strangersEvery, strings.Join(words, "; ")))
 }
 
 // brief cuts a text that others see of this rank, or this one of strangers: JSON that holds

@@ -2,6 +2,9 @@ package bootstrap
 
 import (
 	"errors"
+	"fmt"
+	"net"
+	"net/netip"
 	"strings"
 	"testing"
 )
@@ -21,4 +24,30 @@ func TestALongVerdictFitsAGreeting(t *testing.T) {
 	if err := exchange(within(t), zero); !errors.As(err, &v) || v.By != 1 || !strings.HasPrefix(v.Text, "timed out: rank 7") {
 		t.Errorf("a caller hears %v", err)
 	}
+}
+
+// Callers of one host that do the same are counted as one kind, whatever their ports.
+func TestStrangersAreCountedByKind(t *testing.T) {
+	t.Parallel()
+	c := openRank(t, configFor(t, freshNodes(t, 1), 0))
+	const callers = 5
+	for port := range callers {
+		conn := &fakeConn{from: fmt.Sprintf("10.0.0.3:%d", 1+port)}
+		c.stranger(conn, fmt.Sprintf("rank 0 at %s has another list", conn.RemoteAddr()))
+	}
+	c.strangers.mu.Lock()
+	defer c.strangers.mu.Unlock()
+	if kinds := c.strangers.kinds; len(kinds) != 1 || kinds[0].count != callers-1 || kinds[0].what != "rank 0 at 10.0.0.3 has another list" {
+		t.Errorf("they are counted as %+v", kinds)
+	}
+}
+
+// fakeConn is from an address.
+type fakeConn struct {
+	net.Conn
+	from string
+}
+
+func (f *fakeConn) RemoteAddr() net.Addr {
+	return net.TCPAddrFromAddrPort(netip.MustParseAddrPort(f.from))
 }
