@@ -18,6 +18,7 @@ import (
 
 	"ringcli/cli/exit"
 	"ringcli/ring/bootstrap"
+	"ringcli/ring/bootstrap/oob"
 	"ringcli/verbs/route"
 	"ringcli/verbs/soft/wire/wiretest/spoof"
 	"ringcli/verbs/verbstest"
@@ -33,19 +34,19 @@ type attack struct {
 }
 
 func tcpAttacks(t *testing.T) []attack {
-	frame := func(kind bootstrap.Type, version int, payload any) []byte {
-		b, err := bootstrap.Encode(kind, 0, 0, 1, 0, payload)
+	frame := func(kind oob.Type, version int, payload any) []byte {
+		b, err := oob.Encode(kind, 0, 0, 1, 0, payload)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if version != bootstrap.Version { // of one digit both
-			b = bytes.Replace(b, fmt.Appendf(nil, `"version":%d`, bootstrap.Version), fmt.Appendf(nil, `"version":%d`, version), 1)
+		if version != oob.Version { // of one digit both
+			b = bytes.Replace(b, fmt.Appendf(nil, `"version":%d`, oob.Version), fmt.Appendf(nil, `"version":%d`, version), 1)
 		}
 		return b
 	}
 	huge := binary.BigEndian.AppendUint32([]byte("RNGC"), 1<<31-1)
-	knock := frame(bootstrap.TypeKnock, bootstrap.Version, map[string]any{"for": "hello", "nonce": make([]byte, 32)})
-	hello := frame(bootstrap.TypeHello, bootstrap.Version, map[string]any{"instance": "it", "host": "\x1b[2Jevil", "size": 3, "digest": "x", "list": []string{"a:1", "b:1", "c:1"}})
+	knock := frame(oob.TypeKnock, oob.Version, map[string]any{"for": "hello", "nonce": make([]byte, 32)})
+	hello := frame(bootstrap.TypeHello, oob.Version, map[string]any{"instance": "it", "host": "\x1b[2Jevil", "size": 3, "digest": "x", "list": []string{"a:1", "b:1", "c:1"}})
 	return []attack{
 		{name: "garbage", say: bytes.Repeat([]byte("garbage\x00\xff\x1b[31m"), 4000)},
 		{name: "slow loris", say: knock, hold: 300, drip: true},
@@ -53,9 +54,9 @@ func tcpAttacks(t *testing.T) []attack {
 		{name: "frames of 2 GiB", say: append(huge, make([]byte, 1<<20)...), hold: 100},
 		{name: "crafted hellos", say: hello},
 		{name: "another version", say: frame(bootstrap.TypeHello, 1, map[string]any{"instance": "it"})},
-		{name: "wrong proofs", say: append(knock, frame(bootstrap.TypeProof, bootstrap.Version, map[string]any{"mac": make([]byte, 32)})...)},
-		{name: "probes", say: frame(bootstrap.TypeProbe, bootstrap.Version, nil)},
-		{name: "forged frames", say: append(frame(bootstrap.TypeVerdict, bootstrap.Version, map[string]any{"kind": "lost", "rank": 2, "text": "forged"}), frame(bootstrap.TypeGoodbye, bootstrap.Version, nil)...)},
+		{name: "wrong proofs", say: append(knock, frame(oob.TypeProof, oob.Version, map[string]any{"mac": make([]byte, 32)})...)},
+		{name: "probes", say: frame(bootstrap.TypeProbe, oob.Version, nil)},
+		{name: "forged frames", say: append(frame(bootstrap.TypeVerdict, oob.Version, map[string]any{"kind": "lost", "rank": 2, "text": "forged"}), frame(bootstrap.TypeGoodbye, oob.Version, nil)...)},
 	}
 }
 

@@ -16,9 +16,10 @@ import (
 
 	"ringcli/cli/exit"
 	"ringcli/cli/procfs"
-	"ringcli/cli/transport/talk"
+	transporting "ringcli/cli/transport"
 	"ringcli/configs/codes"
 	"ringcli/configs/usage"
+	"ringcli/ring/bootstrap/oob"
 	"ringcli/ring/bootstrap/seal"
 	"ringcli/verbs/transport"
 	"ringcli/verbs/verbstest"
@@ -35,7 +36,8 @@ func memoryOf(t *testing.T, pid int, field string) (bytes int) {
 
 // asker is a client of `transport serve` that asks for memory and does nothing else.
 type asker struct {
-	dialler   talk.Dialler
+	caller    oob.Caller
+	address   string
 	transport transport.Options
 	cut       func() // ends the connection as the kernel does that of a process which is killed
 }
@@ -43,10 +45,7 @@ type asker struct {
 func newAsker(t *testing.T, v *serving, device, secret string) (*asker, error) {
 	address, cut := forward(t, v.host)
 	a := &asker{
-		talk.Dialler{
-			Address: address, Timeout: hung, Hello: talk.Hello{Name: "asker:1", Purpose: "bench"},
-			Waiting: func(string, time.Time) func() { return func() {} },
-		},
+		oob.Caller{Protocol: transporting.Protocol, Timeout: hung, Hello: oob.Hello{Name: "asker:1", Purpose: "bench"}}, address,
 		transport.Options{Device: device, Timeout: hung}, cut,
 	}
 	if device == "soft:lo" {
@@ -54,7 +53,7 @@ func newAsker(t *testing.T, v *serving, device, secret string) (*asker, error) {
 	}
 	var err error
 	if secret != "" {
-		a.dialler.Token, err = seal.New([]byte(secret))
+		a.caller.Token, err = seal.New([]byte(secret))
 	}
 	return a, err
 }
@@ -102,9 +101,9 @@ func forward(t *testing.T, to string) (address string, cut func()) {
 // ask asks for memory, with or without waiting for it, and leaves: by a goodbye, or as a process
 // does that is killed.
 func (a *asker) ask(ctx context.Context, bytes uint64, wait, goodbye bool) (err error) {
-	var c *talk.Conn
+	var c *oob.Conn
 	for begun := time.Now(); ; time.Sleep(10 * time.Millisecond) {
-		if c, err = a.dialler.Dial(ctx); err == nil {
+		if c, err = a.caller.Call(ctx, netip.Addr{}, a.address, func() func() { return func() {} }); err == nil {
 			break
 		}
 		if code, _ := codes.Of(err); code != codes.Busy || time.Since(begun) > hung {

@@ -21,6 +21,7 @@ import (
 	"ringcli/collective/reduce"
 	"ringcli/ring"
 	"ringcli/ring/bootstrap"
+	"ringcli/ring/bootstrap/oob"
 	"ringcli/verbs/verbstest"
 )
 
@@ -387,7 +388,7 @@ func (t *tapes) play(ctx context.Context, r *replayed) {
 			_ = conn.SetDeadline(time.Now().Add(time.Second))
 			if _, err := conn.Write(b.Bytes()); err == nil {
 				r.conversations.Add(1)
-				if f, err := bootstrap.ReadFrame(conn); err == nil && f.Type == bootstrap.TypeReject {
+				if f, err := oob.ReadFrame(conn); err == nil && f.Type == bootstrap.TypeReject {
 					r.refused.Add(1)
 				}
 			}

@@ -3,7 +3,6 @@ package lab
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net/netip"
 	"strings"
 
@@ -93,8 +92,8 @@ func (a *labA) steps() []Step {
 		})},
 		{Name: "SEND there: ping", Call: "ibv_post_send, ibv_poll_cq", take: func(ctx context.Context, s *Step) error { return a.send(ctx, s, 0) }},
 		{Name: "SEND back: pong", Call: "ibv_post_send, ibv_poll_cq", take: func(ctx context.Context, s *Step) error { return a.send(ctx, s, 1) }},
-		{Name: "WRITE", Call: callWrite, take: func(ctx context.Context, s *Step) error { return a.oneSided(ctx, s, writing) }},
-		{Name: "READ", Call: callRead, take: func(ctx context.Context, s *Step) error { return a.oneSided(ctx, s, reading) }},
+		{Name: "WRITE", Call: callWrite, take: func(ctx context.Context, s *Step) error { return a.oneSided(ctx, s, writing, 0) }},
+		{Name: "READ", Call: callRead, take: func(ctx context.Context, s *Step) error { return a.oneSided(ctx, s, reading, 0) }},
 	})
 }
 
@@ -125,38 +124,4 @@ func (a *labA) send(ctx context.Context, s *Step, from int) error {
 	completionValues(vs, done[0])
 	completionValues(vr, done[1])
 	return to.verify(ctx, partReceive, verbs.OpSend, vr)
-}
-
-// explain adds what the values of both ends have to do with a failure.
-func (a *labA) explain(p *pair, err error, r request) error {
-	err = p.diagnose(err, r)
-	if d, ok := errors.AsType[*Diagnosis](err); ok && r.op == verbs.OpSend {
-		to := a.ends[1-p.index]
-		if text := to.lostPackets(); text != "" {
-			d.Causes = append(d.Causes, fmt.Sprintf("at queue pair %d %s", to.index, text))
-		}
-	}
-	return err
-}
-
-// oneSided reaches from queue pair 0 into queue pair 1's memory.
-func (a *labA) oneSided(ctx context.Context, s *Step, r request) error {
-	p, to := a.ends[0], a.ends[1]
-	for _, end := range a.ends {
-		if err := end.source(ctx, r.op); err != nil {
-			return err
-		}
-	}
-	if err := p.post(r, &s.Values); err != nil {
-		return err
-	}
-	done, err := a.waitAll(ctx, p.wrID(r.done))
-	if err != nil {
-		return a.explain(p, err, r)
-	}
-	completionValues(&s.Values, done[0])
-	if r.op == verbs.OpRead {
-		return p.verify(ctx, partRead, r.op, &s.Values)
-	}
-	return to.verify(ctx, partWritten, r.op, &s.Peer)
 }

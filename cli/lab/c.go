@@ -23,7 +23,7 @@ func C(ctx context.Context, rank int, list string, tcpPort int, o Options) (err 
 	defer func() { err = errors.Join(err, c.Close()) }()
 	defer func() {
 		if c.control != nil {
-			err = errors.Join(err, c.control.Close())
+			c.control.Close()
 		}
 	}()
 	return o.walk(ctx, c.steps())
@@ -34,8 +34,6 @@ type labC struct {
 	rank      int
 	own, peer netip.AddrPort // of TCP
 	pair      *pair
-	// facing is what the peer's queue pair said in RTR: whom it expects.
-	facing Values
 }
 
 func (c *labC) locate(ctx context.Context, list string, tcpPort int) error {
@@ -104,17 +102,17 @@ func (c *labC) steps() []Step {
 		{Name: "RTR to RTS", Call: "ibv_modify_qp", take: c.each((*pair).toRTS)},
 		{Name: "post RECV, then SEND", Call: "ibv_post_recv, ibv_post_send", take: c.postBoth},
 		{Name: "poll the CQ", Call: "ibv_poll_cq", take: func(ctx context.Context, s *Step) error {
-			return c.control.together(ctx, s, s.Name, func() error {
+			return c.together(ctx, s, s.Name, func() error {
 				done, err := c.waitAll(ctx, c.pair.wrID(verbs.WCSend), c.pair.wrID(verbs.WCRecv))
 				completionValues(&s.Values, done...)
-				return c.explain(err, sending)
+				return c.explain(c.pair, err, sending)
 			})
 		}},
 		{Name: "verify the SEND", Call: "(memcmp)", take: func(ctx context.Context, s *Step) error {
 			return c.each(func(p *pair, v *Values) error { return p.verify(ctx, partReceive, verbs.OpSend, v) })(ctx, s)
 		}},
-		{Name: "WRITE", Call: callWrite, take: func(ctx context.Context, s *Step) error { return c.oneSided(ctx, s, writing) }},
-		{Name: "READ", Call: callRead, take: func(ctx context.Context, s *Step) error { return c.oneSided(ctx, s, reading) }},
+		{Name: "WRITE", Call: callWrite, take: c.bothWays(writing)},
+		{Name: "READ", Call: callRead, take: c.bothWays(reading)},
 	})
 }
 
@@ -138,7 +136,7 @@ func (c *labC) exchange(ctx context.Context, s *Step) (err error) {
 	if c.control, err = meet(ctx, c.rank, c.own, c.peer, c.o); err != nil {
 		return err
 	}
-	if err := c.control.send(report{Phase: s.Name, Info: &c.pair.own}); err != nil {
+	if err := c.control.Send(kindReport, report{Phase: s.Name, Info: &c.pair.own}); err != nil {
 		return err
 	}
 	r, err := c.control.receive(ctx, s.Name)
@@ -149,8 +147,9 @@ func (c *labC) exchange(ctx context.Context, s *Step) (err error) {
 		return fmt.Errorf("rank %d sent no conn_info", 1-c.rank)
 	}
 	c.pair.peer = *r.Info
-	s.Values.add("rank", c.rank, "tcp", c.control.conn.LocalAddr())
-	s.Peer.add("tcp", c.control.conn.RemoteAddr())
+	local, remote := c.control.Addrs()
+	s.Values.add("rank", c.rank, "tcp", local)
+	s.Peer.add("tcp", remote)
 	c.pair.peer.values(&s.Peer)
 	return c.pair.own.agree(c.pair.peer)
 }
@@ -160,77 +159,26 @@ func (c *labC) postBoth(ctx context.Context, s *Step) error {
 	if err := c.pair.source(ctx, verbs.OpSend); err != nil {
 		return err
 	}
-	err := c.control.together(ctx, s, "receive posted", func() error {
+	err := c.together(ctx, s, "receive posted", func() error {
 		s.Values.add("recv_wr_id", hex(c.pair.wrID(verbs.WCRecv)), "recv_addr", hex(partAddr(c.pair.own.RAddr, partReceive, c.o.Bytes)))
 		return c.pair.postRecv()
 	})
 	if err != nil {
 		return err
 	}
-	return c.control.together(ctx, s, s.Name, func() error {
+	return c.together(ctx, s, s.Name, func() error {
 		s.Values.add("send_wr_id", hex(c.pair.wrID(verbs.WCSend)), "send_addr", hex(partAddr(c.pair.own.RAddr, partSource, c.o.Bytes)))
 		s.Values.add("length", c.o.Bytes, "lkey", hex(c.pair.MR.LKey()))
 		return c.pair.post(sending, &s.Values)
 	})
 }
 
-// oneSided lets one rank after the other reach into the other's memory, and whoever
-// got the bytes verify them.
-func (c *labC) oneSided(ctx context.Context, s *Step, r request) error {
-	if err := c.pair.source(ctx, r.op); err != nil {
-		return err
-	}
-	for rank := range 2 {
-		active := rank == c.rank
-		// The bytes to be read must be there before they are.
-		if err := c.control.together(ctx, s, fmt.Sprintf("%s by rank %d: ready", s.Name, rank), func() error { return nil }); err != nil {
+// bothWays lets one rank after the other reach into the other's memory.
+func (c *labC) bothWays(r request) func(context.Context, *Step) error {
+	return func(ctx context.Context, s *Step) error {
+		if err := c.oneSided(ctx, s, r, 0); err != nil {
 			return err
 		}
-		if err := c.control.together(ctx, s, fmt.Sprintf("%s by rank %d", s.Name, rank), func() error {
-			if !active {
-				return nil
-			}
-			if err := c.pair.post(r, &s.Values); err != nil {
-				return err
-			}
-			done, err := c.waitAll(ctx, c.pair.wrID(r.done))
-			completionValues(&s.Values, done...)
-			return c.explain(err, r)
-		}); err != nil {
-			if a, _, wrong := c.pair.QP.Query(); wrong == nil {
-				s.Values.add("state", a.State)
-			}
-			return err
-		}
-		if err := c.control.together(ctx, s, fmt.Sprintf("%s by rank %d: verified", s.Name, rank), func() error {
-			switch {
-			case active && r.op == verbs.OpRead:
-				return c.pair.verify(ctx, partRead, r.op, &s.Values)
-			case !active && r.op == verbs.OpWrite:
-				return c.pair.verify(ctx, partWritten, r.op, &s.Values)
-			}
-			return nil
-		}); err != nil {
-			return err
-		}
+		return c.oneSided(ctx, s, r, 1)
 	}
-	return nil
-}
-
-// explain adds what the values of both ends have to do with a failure.
-func (c *labC) explain(err error, r request) error {
-	err = c.pair.diagnose(err, r)
-	var d *Diagnosis
-	if !errors.As(err, &d) || r.op != verbs.OpSend {
-		return err
-	}
-	if text := c.pair.lostPackets(); text != "" {
-		d.Causes = append(d.Causes, text)
-	}
-	for _, a := range []struct{ name, is string }{{"rq_psn", verbs.Hex(c.pair.own.PSN)}, {"dest_qp_num", verbs.Hex(c.pair.own.QPN)}} {
-		if its := c.facing.Get(a.name); its != a.is {
-			d.Causes = append(d.Causes, fmt.Sprintf("rank %d's queue pair has %s %s, and this end's is %s", 1-c.rank, a.name, its, a.is))
-		}
-	}
-	return err
 }

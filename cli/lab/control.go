@@ -1,268 +1,122 @@
 package lab
 
 import (
-	"bufio"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"net/netip"
 	"time"
 
-	"ringcli/ring/bootstrap"
-	"ringcli/ring/bootstrap/lobby"
+	"ringcli/ring/bootstrap/oob"
 	"ringcli/verbs"
 )
 
-// frameType marks a lab's frames, so that a ring's node and a lab tell each other
-// apart; controlVersion is that of what the frames mean.
-const (
-	frameType      = bootstrap.Type("lab")
-	controlVersion = 1
-)
+// protocol is what the two ends of a lab speak over TCP.
+var protocol = &oob.Protocol{Type: "lab", Version: 2, Server: "rank 0", Client: "rank 1", Program: "`ringcli lab c --index 0`", Absent: "rank 0 has not answered"}
+
+// kindReport is the one message, whose body is a report.
+const kindReport = "report"
 
 // report is what an end tells the other at each point where they meet.
 type report struct {
-	Version int    `json:"version"`
-	Phase   string `json:"phase"` // where they meet
-	Values  Values `json:"values,omitempty"`
+	Phase  string `json:"phase"` // where they meet
+	Values Values `json:"values,omitempty"`
 	// Info is there once, in the exchange.
 	Info *ConnInfo `json:"conn_info,omitempty"`
-	// Error is why this end goes no further; Gone says that it is for no failure of
-	// its own.
+	// Error is why this end goes no further.
 	Error string `json:"error,omitempty"`
-	Gone  bool   `json:"gone,omitempty"`
 	// Status is that of the completion that failed, if it was one.
 	Status verbs.Status `json:"wc_status,omitempty"`
 }
 
-// control is the TCP connection of two ends. Its methods belong to one goroutine;
-// another one reads, until the connection ends.
+// control is the connection of two ends. Its methods belong to one goroutine.
 type control struct {
-	peer    context.Context // ends with the lab, and where the other end gives up
-	gone    context.CancelCauseFunc
-	conn    *net.TCPConn
-	rank    int
-	timeout time.Duration
+	*oob.Conn
 	waiting func(what string) (done func())
-	inbox   chan report // closed when the connection has ended
-	ended   error       // why, once the inbox is closed
-	last    string      // phase that the peer has reported
+	last    string // phase that the peer has reported
 }
 
-const (
-	// redial is the pause before rank 1 tries again: the other end's people start it
-	// by hand.
-	redial = 100 * time.Millisecond
-	// grace is how much longer an end waits for the other's report than either waits
-	// for anything else: the report of a wait in vain must still arrive.
-	grace = 5 * time.Second
-	// farewell is how long an end that closes lets the other read what was sent.
-	farewell = 2 * time.Second
-)
+// grace is how much longer an end waits for the other's report than either waits
+// for anything else: the report of a wait in vain must still arrive.
+const grace = 5 * time.Second
 
 // meet makes the connection: rank 0 listens on own, rank 1 dials the peer until it
-// answers. Strangers are turned away, and named if it was in vain.
+// answers, from the address that RDMA uses, too. Other programs are turned away, and named if it
+// was in vain.
 func meet(ctx context.Context, rank int, own, peer netip.AddrPort, o *Options) (*control, error) {
-	timeout := o.Timeout
-	limited, cancel := context.WithTimeout(ctx, timeout)
-	defer cancel()
-	where := own
-	if rank == 1 {
-		where = peer
-	}
+	where := [2]netip.AddrPort{own, peer}[rank]
 	defer o.Waiting(fmt.Sprintf("rank %d to meet on %s", 1-rank, where))()
-	var conn net.Conn
-	var first *report
+	var conn *oob.Conn
 	var err error
+	hello := oob.Hello{Name: fmt.Sprintf("rank %d", rank)}
 	if rank == 0 {
-		conn, first, err = listen(limited, own)
+		conn, err = listen(ctx, own, o.Timeout, oob.Server{Protocol: protocol, Hello: hello, Timeout: o.Timeout + grace})
 	} else {
-		conn, err = dial(limited, own.Addr(), peer)
+		c := oob.Caller{Protocol: protocol, Timeout: o.Timeout + grace, Within: o.Timeout, Hello: hello}
+		conn, err = c.Call(ctx, own.Addr(), peer.String(), func() func() { return func() {} })
 	}
 	switch {
 	case err == nil:
+		return &control{Conn: conn, waiting: o.Waiting}, nil
 	case ctx.Err() != nil:
 		return nil, context.Cause(ctx)
-	case limited.Err() != nil:
-		return nil, fmt.Errorf("%w within %s", err, timeout)
-	default:
-		return nil, err
 	}
-	c := &control{conn: conn.(*net.TCPConn), rank: rank, timeout: timeout, waiting: o.Waiting, inbox: make(chan report, 16)}
-	c.peer, c.gone = context.WithCancelCause(ctx)
-	if first != nil {
-		c.inbox <- *first
-	}
-	go c.read()
-	return c, nil
+	return nil, err
 }
 
 // listen accepts callers until one is a lab's other end.
-func listen(ctx context.Context, own netip.AddrPort) (net.Conn, *report, error) {
+func listen(ctx context.Context, own netip.AddrPort, within time.Duration, s oob.Server) (*oob.Conn, error) {
+	limited, cancel := context.WithTimeout(ctx, within)
+	defer cancel()
 	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", own.String())
 	if err != nil {
-		return nil, nil, fmt.Errorf("listen on %s: %w; give another --tcp-port, on both ends", own, err)
+		return nil, fmt.Errorf("listen on %s: %w; give another --tcp-port, on both ends", own, err)
 	}
 	came := ""
-	c, err := lobby.Await(ctx, listener, grace, greet, func(conn net.Conn, err error) {
-		came = fmt.Sprintf("; the last caller, %s: %v", conn.RemoteAddr(), err)
-	})
-	switch {
-	case err == nil:
-		return c.conn, &c.first, nil
-	case ctx.Err() == nil:
-		return nil, nil, fmt.Errorf("accept rank 1 on %s: %w", own, err)
-	}
-	return nil, nil, fmt.Errorf("rank 1 has not connected to %s%s", own, came)
-}
-
-// caller has made its first report.
-type caller struct {
-	conn  net.Conn
-	first report
-}
-
-// greet reads a caller's first report.
-func greet(conn net.Conn) (caller, error) {
-	f, err := bootstrap.ReadGreeting(conn)
-	if program, strange := bootstrap.Stranger(conn, err); strange {
-		return caller{}, fmt.Errorf("%s is there, not a lab", program)
-	}
+	s.Refused = func(from net.Addr, err error) { came = fmt.Sprintf("; the last caller, %s: %v", from, err) }
+	conn, err := s.Accept(limited, ctx, listener)
 	if err != nil {
-		return caller{}, err
+		return nil, fmt.Errorf("rank 1 has not connected to %s%s within %s", own, came, within)
 	}
-	r, err := reportOf(f)
-	return caller{conn, r}, err
-}
-
-// dial calls from the address that RDMA uses, too.
-func dial(ctx context.Context, own netip.Addr, peer netip.AddrPort) (net.Conn, error) {
-	d := net.Dialer{LocalAddr: net.TCPAddrFromAddrPort(netip.AddrPortFrom(own, 0))}
-	for {
-		conn, err := d.DialContext(ctx, "tcp", peer.String())
-		if err == nil {
-			return conn, nil
-		}
-		select {
-		case <-ctx.Done():
-			return nil, fmt.Errorf("rank 0 has not answered on %s (%w): start `ringcli lab c --index 0` there", peer, err)
-		case <-time.After(redial):
-		}
-	}
-}
-
-// read gives what arrives to the inbox until the connection ends.
-func (c *control) read() {
-	defer close(c.inbox)
-	r := bufio.NewReader(c.conn)
-	for {
-		report, err := readReport(r)
-		if err != nil || report.Error != "" {
-			c.gone(errPeerGone)
-		}
-		if err != nil {
-			c.ended = err
-			return
-		}
-		c.inbox <- report
-	}
-}
-
-func readReport(r io.Reader) (report, error) {
-	f, err := bootstrap.ReadFrame(r)
-	if err != nil {
-		return report{}, err
-	}
-	return reportOf(f)
-}
-
-func reportOf(f *bootstrap.Frame) (report, error) {
-	if f.Type != frameType {
-		return report{}, fmt.Errorf("a ringcli that sends a %s frame is there: expected one that runs `lab c`, not `connect`", f.Type)
-	}
-	var rep report
-	if err := json.Unmarshal(f.Payload, &rep); err != nil {
-		return rep, fmt.Errorf("a report that cannot be read: %w", err)
-	}
-	if f.Version != bootstrap.Version || rep.Version != controlVersion {
-		return rep, fmt.Errorf("the other end's lab is of version %d.%d, this one of %d.%d: run the same ringcli on both hosts",
-			f.Version, rep.Version, bootstrap.Version, controlVersion)
-	}
-	return rep, nil
-}
-
-func (c *control) send(r report) error {
-	r.Version = controlVersion
-	b, err := bootstrap.Encode(frameType, 0, c.rank, 1-c.rank, 1, r)
-	if err != nil {
-		return err
-	}
-	if err := c.conn.SetWriteDeadline(time.Now().Add(c.timeout)); err != nil {
-		return err
-	}
-	if _, err := c.conn.Write(b); err != nil {
-		return fmt.Errorf("tell rank %d: %w", 1-c.rank, err)
-	}
-	return nil
+	return conn, nil
 }
 
 // receive waits for the other end's report of a phase.
-func (c *control) receive(ctx context.Context, phase string) (report, error) {
-	who, progress := fmt.Sprintf("rank %d (%s)", 1-c.rank, c.conn.RemoteAddr()), "nothing had come from it"
+func (c *control) receive(ctx context.Context, phase string) (r report, err error) {
+	progress := "nothing had come from it"
 	if c.last != "" {
 		progress = fmt.Sprintf("its last was %q", c.last)
 	}
-	defer c.waiting(fmt.Sprintf("%s to report %q", who, phase))()
-	select {
-	case <-ctx.Done():
-		return report{}, context.Cause(ctx)
-	case <-time.After(c.timeout + grace):
-		return report{}, fmt.Errorf("%s has not reported %q within %s; %s", who, phase, c.timeout+grace, progress)
-	case r, open := <-c.inbox:
-		if !open {
-			err := c.ended
-			if errors.Is(err, io.EOF) {
-				err = errors.New("it has closed the connection: it was interrupted, or has ended")
-			}
-			return r, fmt.Errorf("%s: awaited its report of %q; %s: %w", who, phase, progress, err)
-		}
-		if r.Phase != phase {
-			return report{}, fmt.Errorf("%s reports %q, expected %q", who, r.Phase, phase)
-		}
-		c.last = phase
-		return r, nil
+	defer c.waiting(fmt.Sprintf("%s to report %q", c.Name(), phase))()
+	err = c.Receive(ctx, kindReport, &r)
+	switch {
+	case ctx.Err() != nil:
+		return r, context.Cause(ctx)
+	case err != nil:
+		return r, fmt.Errorf("awaited the report of %q; %s: %w", phase, progress, err)
+	case r.Phase != phase:
+		return report{}, fmt.Errorf("%s reports %q, expected %q", c.Name(), r.Phase, phase)
 	}
-}
-
-// errPeerGone ends a wait that the other end has made vain; its report says why.
-var errPeerGone = errors.New("the other end has given up")
-
-// Close lets the other end read what was sent, and ends the connection.
-func (c *control) Close() error {
-	// Data that nobody has read would turn the end into a reset, which takes away from
-	// the peer what it has not read yet.
-	_ = c.conn.CloseWrite()
-	_ = c.conn.SetReadDeadline(time.Now().Add(farewell))
-	for range c.inbox {
-	}
-	c.gone(nil)
-	return c.conn.Close()
+	c.last = phase
+	return r, nil
 }
 
 // together does a part of a step that both ends do, and tells the other how it went.
-// It fails where either fails.
+// It fails where either fails. The failure of the other end ends what do waits for.
 func (c *control) together(ctx context.Context, s *Step, phase string, do func() error) error {
 	err := do()
+	vain := err != nil && c.Context().Err() != nil && errors.Is(err, context.Cause(c.Context()))
 	mine := report{Phase: phase, Values: s.Values}
 	if err != nil {
-		mine.Error, mine.Gone = err.Error(), errors.Is(err, errPeerGone) || ctx.Err() != nil
+		mine.Error = err.Error()
 		mine.Status, _ = failedStatus(err)
 	}
-	if sent := c.send(mine); sent != nil {
+	if sent := c.Send(kindReport, mine); sent != nil {
 		return errors.Join(err, sent)
+	}
+	if err != nil {
+		c.Fail(err)
 	}
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -270,12 +124,12 @@ func (c *control) together(ctx context.Context, s *Step, phase string, do func()
 	theirs, received := c.receive(ctx, phase)
 	s.Peer = theirs.Values
 	switch {
-	case err != nil && !mine.Gone:
+	case err != nil && !vain:
 		return err // what the other end says follows from it
 	case received != nil:
 		return received
 	case theirs.Error != "":
-		return &Diagnosis{Err: fmt.Errorf("at rank %d: %s", 1-c.rank, theirs.Error), Meaning: meaning(theirs.Status)}
+		return &Diagnosis{Err: fmt.Errorf("at %s: %s", c.Peer.Name, theirs.Error), Meaning: meaning(theirs.Status)}
 	}
 	return err
 }

@@ -2,6 +2,7 @@ package lab
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/netip"
 
@@ -16,6 +17,7 @@ type process struct {
 	o       *Options
 	ends    []*pair  // of one process it has both, else its own
 	control *control // of two processes: to the other end, once they have met
+	facing  Values   // so: what the peer's queue pair said in RTR, whom it expects
 }
 
 func newProcess(o *Options) *process {
@@ -29,19 +31,93 @@ const cqDepth = 16
 // together with the other end once they have met.
 func (e *process) each(do func(*pair, *Values) error) func(context.Context, *Step) error {
 	return func(ctx context.Context, s *Step) error {
-		all := func() error {
-			for i, p := range e.ends {
-				if err := do(p, s.valuesOf(i)); err != nil {
-					return err
-				}
+		return e.phase(ctx, s, s.Name, do)
+	}
+}
+
+// phase does a part of a step with every queue pair of this process, together with the other end.
+func (e *process) phase(ctx context.Context, s *Step, name string, do func(*pair, *Values) error) error {
+	return e.together(ctx, s, name, func() error {
+		for i, p := range e.ends {
+			if err := do(p, s.valuesOf(i)); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// together does a part of a step, in lab C with the other end once they have met.
+func (e *process) together(ctx context.Context, s *Step, phase string, do func() error) error {
+	if e.control == nil {
+		return do()
+	}
+	return e.control.together(ctx, s, phase, do)
+}
+
+// oneSided lets an end reach into the other's memory, and whoever got the bytes verify them.
+func (e *process) oneSided(ctx context.Context, s *Step, r request, from int) error {
+	phase := fmt.Sprintf("%s by rank %d", s.Name, from)
+	parts := []struct {
+		phase string
+		do    func(p *pair, v *Values) error
+	}{
+		{phase + ": ready", func(p *pair, _ *Values) error { return p.source(ctx, r.op) }}, // the bytes must be there before they are read
+		{phase, func(p *pair, v *Values) error {
+			if p.index != from {
+				return nil
+			}
+			if err := p.post(r, v); err != nil {
+				return err
+			}
+			done, err := e.waitAll(ctx, p.wrID(r.done))
+			completionValues(v, done...)
+			return e.explain(p, err, r)
+		}},
+		{phase + ": verified", func(p *pair, v *Values) error {
+			switch {
+			case p.index == from && r.op == verbs.OpRead:
+				return p.verify(ctx, partRead, r.op, v)
+			case p.index != from && r.op == verbs.OpWrite:
+				return p.verify(ctx, partWritten, r.op, v)
 			}
 			return nil
-		}
-		if e.control == nil {
-			return all()
-		}
-		return e.control.together(ctx, s, s.Name, all)
+		}},
 	}
+	for _, part := range parts {
+		if err := e.phase(ctx, s, part.phase, part.do); err != nil {
+			if a, _, wrong := e.ends[0].QP.Query(); wrong == nil && e.control != nil {
+				s.Values.add("state", a.State)
+			}
+			return err
+		}
+	}
+	return nil
+}
+
+// explain adds to a failure what the values of both ends have to do with it.
+func (e *process) explain(p *pair, err error, r request) error {
+	err = p.diagnose(err, r)
+	d, ok := errors.AsType[*Diagnosis](err)
+	if !ok || r.op != verbs.OpSend {
+		return err
+	}
+	for _, end := range e.ends {
+		if text := end.lostPackets(); text != "" && e.control == nil {
+			d.Causes = append(d.Causes, fmt.Sprintf("at queue pair %d %s", end.index, text))
+		} else if text != "" {
+			d.Causes = append(d.Causes, text)
+		}
+	}
+	if e.control == nil {
+		return err
+	}
+	for _, a := range []struct{ name, is string }{{"rq_psn", verbs.Hex(p.own.PSN)}, {"dest_qp_num", verbs.Hex(p.own.QPN)}} {
+		if its := e.facing.Get(a.name); its != a.is {
+			d.Causes = append(d.Causes, fmt.Sprintf("rank %d's queue pair has %s %s, and this end's is %s", 1-p.index, a.name, its, a.is))
+		}
+	}
+	return err
 }
 
 // openDevice opens the device and says what it, its port and the GID that was

@@ -61,7 +61,7 @@ func (p *pair) post(r request, v *Values) error {
 // deadline with what had come.
 func (e *process) waitAll(ctx context.Context, ids ...uint64) ([]verbs.Completion, error) {
 	if e.control != nil {
-		ctx = e.control.peer
+		ctx = e.control.Context()
 	}
 	defer e.o.Waiting(fmt.Sprintf("%d completions of the queue pairs", len(ids)))()
 	found := make([]verbs.Completion, len(ids))

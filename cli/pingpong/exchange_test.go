@@ -15,7 +15,7 @@ import (
 	"go.uber.org/goleak"
 
 	"ringcli/cli/endpoint"
-	"ringcli/ring/bootstrap"
+	"ringcli/ring/bootstrap/oob"
 	"ringcli/verbs"
 	_ "ringcli/verbs/soft"
 )
@@ -85,7 +85,7 @@ func listener(t *testing.T, serve func(net.Conn)) int {
 
 // Whoever answers in place of a server is named.
 func TestOddServers(t *testing.T) {
-	frame, err := bootstrap.AppendFrame(nil, &bootstrap.Frame{Version: bootstrap.Version, Type: "lab", Receiver: 1, Edge: 1, Payload: []byte(`{}`)})
+	frame, err := oob.AppendFrame(nil, &oob.Frame{Version: oob.Version, Type: "lab", Receiver: 1, Edge: 1, Payload: []byte(`{}`)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -236,7 +236,7 @@ func TestSilentCallers(t *testing.T) {
 		t.Fatal(e, err)
 	}
 	defer func() { _ = m.conn.Close() }()
-	if took := time.Since(begun); m.first != want || took > grace {
+	if took := time.Since(begun); m.first != want || took > oob.Patience {
 		t.Errorf("%+v after %s: expected %+v at once", m.first, took, want)
 	}
 }

@@ -4,14 +4,14 @@ import (
 	"bytes"
 	"testing"
 
-	"ringcli/ring/bootstrap"
+	"ringcli/ring/bootstrap/oob"
 	"ringcli/verbs"
 )
 
 // Whatever a caller says is an address, which is written as it was read, or is told in a
 // few words.
 func FuzzAddress(f *testing.F) {
-	frame, err := bootstrap.AppendFrame(nil, &bootstrap.Frame{Version: bootstrap.Version, Type: "lab"})
+	frame, err := oob.AppendFrame(nil, &oob.Frame{Version: oob.Version, Type: "lab"})
 	if err != nil {
 		f.Fatal(err)
 	}

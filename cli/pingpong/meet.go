@@ -13,20 +13,7 @@ import (
 	"time"
 
 	"ringcli/configs/usage"
-	"ringcli/ring/bootstrap"
-	"ringcli/ring/bootstrap/lobby"
-	"ringcli/ring/bootstrap/strangers"
-)
-
-const (
-	// redial is the pause before a client tries again: the server's people start it
-	// by hand.
-	redial = 100 * time.Millisecond
-	// grace is how long a caller may take for its first message: the stock client
-	// sends it at once.
-	grace = 5 * time.Second
-	// strangerPause is how long the rest of a stranger's message may dribble in.
-	strangerPause = 100 * time.Millisecond
+	"ringcli/ring/bootstrap/oob"
 )
 
 // done is what a client says last.
@@ -40,11 +27,7 @@ type meeting struct {
 }
 
 func newMeeting(conn net.Conn) *meeting {
-	addr := func(a net.Addr) netip.AddrPort {
-		p := a.(*net.TCPAddr).AddrPort()
-		return netip.AddrPortFrom(p.Addr().Unmap(), p.Port())
-	}
-	return &meeting{conn: conn, local: addr(conn.LocalAddr()).Addr(), peer: addr(conn.RemoteAddr())}
+	return &meeting{conn: conn, local: oob.AddrPort(conn.LocalAddr()).Addr(), peer: oob.AddrPort(conn.RemoteAddr())}
 }
 
 // meet makes the connection: the server listens, the client dials until somebody
@@ -71,9 +54,9 @@ func listen(ctx context.Context, o *Options) (*meeting, error) {
 	}
 	defer o.Waiting("a client on "+where, time.Now())()
 	came := ""
-	m, err := lobby.Await(ctx, listener, grace, func(conn net.Conn) (m *meeting, err error) {
+	m, err := oob.Await(ctx, listener, oob.Patience, func(conn net.Conn) (m *meeting, err error) {
 		m = newMeeting(conn)
-		m.first, err = m.read(grace)
+		m.first, err = m.read(oob.Patience)
 		return m, err
 	}, func(conn net.Conn, err error) {
 		came = fmt.Sprintf("; the last caller, %s: %v", conn.RemoteAddr(), err)
@@ -89,27 +72,15 @@ func listen(ctx context.Context, o *Options) (*meeting, error) {
 
 // dial calls each address of the host, until one answers.
 func dial(ctx context.Context, o *Options) (*meeting, error) {
-	where := net.JoinHostPort(o.Host, strconv.Itoa(o.TCPPort))
-	defer o.Waiting("a server on "+where, time.Now())()
-	var d net.Dialer
-	if o.Bind.IsValid() {
-		d.LocalAddr = net.TCPAddrFromAddrPort(netip.AddrPortFrom(o.Bind, 0))
+	where, since := net.JoinHostPort(o.Host, strconv.Itoa(o.TCPPort)), time.Now()
+	conn, err := oob.Dial(ctx, o.Bind, where, func() func() { return o.Waiting("a server on "+where, since) })
+	switch {
+	case usage.Is(err):
+		return nil, usage.Errorf("%s: %w", o.Host, err)
+	case err != nil:
+		return nil, fmt.Errorf("no server has answered on %s within %s (%w): start `ringcli pingpong` or ibv_rc_pingpong there", where, o.Timeout, err)
 	}
-	for {
-		conn, err := d.DialContext(ctx, "tcp", where)
-		if err == nil {
-			return newMeeting(conn), nil
-		}
-		var dns *net.DNSError
-		if errors.As(err, &dns) && dns.IsNotFound {
-			return nil, usage.Errorf("%s: %v", o.Host, err)
-		}
-		select {
-		case <-ctx.Done():
-			return nil, fmt.Errorf("no server has answered on %s within %s (%w): start `ringcli pingpong` or ibv_rc_pingpong there", where, o.Timeout, err)
-		case <-time.After(redial):
-		}
-	}
+	return newMeeting(conn), nil
 }
 
 // ask tells the server of this end and returns what it says of its own.
@@ -162,16 +133,14 @@ func (m *meeting) read(timeout time.Duration) (Address, error) {
 	if err := m.conn.SetReadDeadline(time.Now().Add(timeout)); err != nil {
 		return Address{}, err
 	}
-	b := make([]byte, addressLen, 4*addressLen)
+	b := make([]byte, addressLen)
 	n, err := io.ReadFull(m.conn, b)
 	if err != nil {
 		return Address{}, errors.New(came(b[:n], err, timeout))
 	}
 	a, ok := parse(b)
 	if !ok {
-		_ = m.conn.SetReadDeadline(time.Now().Add(strangerPause))
-		n, _ = io.ReadFull(m.conn, b[addressLen:cap(b)])
-		return a, errors.New(identify(b[:addressLen+n]) + " is there, not a pingpong")
+		return a, errors.New(identify(append(b, oob.Rest(m.conn)...)) + " is there, not a pingpong")
 	}
 	return a, nil
 }
@@ -194,11 +163,11 @@ func came(b []byte, err error, timeout time.Duration) string {
 
 // identify says what a program is that has sent something else.
 func identify(head []byte) string {
-	if f, err := bootstrap.ReadFrame(bytes.NewReader(head)); !errors.Is(err, bootstrap.ErrNotFrame) {
+	if f, err := oob.ReadFrame(bytes.NewReader(head)); !errors.Is(err, oob.ErrNotFrame) {
 		if err == nil {
 			return fmt.Sprintf("another command of ringcli (its %s frame)", f.Type)
 		}
 		return "another command of ringcli, such as connect or lab c,"
 	}
-	return strangers.Identify(head)
+	return oob.Identify(head)
 }

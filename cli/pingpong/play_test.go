@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"ringcli/cli/endpoint"
+	"ringcli/ring/bootstrap/oob"
 	"ringcli/verbs"
 	"ringcli/verbs/memory"
 )
@@ -145,11 +146,11 @@ func TestSilentQueuePair(t *testing.T) {
 	defer cancel()
 	port := listener(t, func(conn net.Conn) {
 		m := &meeting{conn: conn}
-		if _, err := m.read(grace); err != nil {
+		if _, err := m.read(oob.Patience); err != nil {
 			return
 		}
 		gid := verbs.GIDFromAddr(own(9)) // where nobody is
-		_ = m.answer(Address{QPN: 0x11, PSN: 1, GID: gid}, grace)
+		_ = m.answer(Address{QPN: 0x11, PSN: 1, GID: gid}, oob.Patience)
 	})
 	o := options(t, "127.0.0.1", port)
 	o.Bind, o.Timeout, o.RetryCnt = own(6), 2*time.Second, 7

@@ -13,6 +13,7 @@ import (
 	"ringcli/cli/tables"
 	"ringcli/ring/bootstrap"
 	"ringcli/ring/bootstrap/calls"
+	"ringcli/ring/bootstrap/oob"
 	"ringcli/trace"
 )
 
@@ -94,7 +95,7 @@ func versions(all []introduction) string {
 	}
 	slices.Sort(texts)
 	return fmt.Sprintf("different versions of ringcli: %s: they speak the same version of the bootstrap protocol, %d, which is what must match; "+
-		"what is new in one the others lack: install the same on all hosts", strings.Join(texts, ", "), bootstrap.Version)
+		"what is new in one the others lack: install the same on all hosts", strings.Join(texts, ", "), oob.Version)
 }
 
 // Order sends an order to all followers.

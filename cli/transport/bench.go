@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"ringcli/cli/transport/googlebench"
-	"ringcli/cli/transport/talk"
 	"ringcli/configs/codes"
+	"ringcli/ring/bootstrap/oob"
 	"ringcli/verbs"
 	"ringcli/verbs/gpu"
 	"ringcli/verbs/memory"
@@ -24,7 +24,7 @@ const pageSize = 4096
 
 // bench is the client's end of a bench.
 type bench struct {
-	c       *talk.Conn
+	c       *oob.Conn
 	t       *transport.Transport
 	source  *transport.Memory // what is written
 	inbound *transport.Memory // where it is read or comes back to
@@ -106,7 +106,7 @@ func (b *bench) prepare(ctx context.Context, size uint64) (err error) {
 
 // wireRate is that of a device's first port in bytes a second; 0 if it is of no wire, or not
 // known.
-func wireRate(device string, c *talk.Conn) float64 {
+func wireRate(device string, c *oob.Conn) float64 {
 	d, _, err := route.Device(device, c.Local())
 	if err != nil {
 		return 0

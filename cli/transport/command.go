@@ -16,7 +16,6 @@ import (
 	"ringcli/cli/exit"
 	"ringcli/cli/session"
 	"ringcli/cli/transport/googlebench"
-	"ringcli/cli/transport/talk"
 	"ringcli/configs"
 )
 
@@ -114,7 +113,7 @@ const (
 )
 
 func flags(fs *pflag.FlagSet) {
-	command.NumberFlag(fs, "tcp-port", "", talk.DefaultPort, 0, 65535, "a TCP port", "the server's TCP port (serve: 0 takes a free one)")
+	command.NumberFlag(fs, "tcp-port", "", DefaultPort, 0, 65535, "a TCP port", "the server's TCP port (serve: 0 takes a free one)")
 	memoryFlag(fs)
 	fs.String("bind", loopback.String(), "serve: IP address to listen on; 0.0.0.0: all")
 	command.Completes(fs, "bind", "nothing")

@@ -10,9 +10,9 @@ import (
 
 	"ringcli/cli/exit"
 	"ringcli/cli/session"
-	"ringcli/cli/transport/talk"
 	"ringcli/configs/codes"
 	"ringcli/configs/usage"
+	"ringcli/ring/bootstrap/oob"
 	"ringcli/verbs"
 	"ringcli/verbs/route"
 	"ringcli/verbs/transport"
@@ -126,7 +126,7 @@ func (o *settings) bound(local netip.Addr) (*transport.Transport, opening, error
 }
 
 // call has this end's transport connected with that of the server.
-func (o *settings) call(ctx context.Context, c *talk.Conn) (t *transport.Transport, own, peer opening, err error) {
+func (o *settings) call(ctx context.Context, c *oob.Conn) (t *transport.Transport, own, peer opening, err error) {
 	if t, own, err = o.bound(c.Local()); err != nil {
 		return nil, own, peer, err
 	}
@@ -143,7 +143,7 @@ func (o *settings) call(ctx context.Context, c *talk.Conn) (t *transport.Transpo
 }
 
 // answer is what the server does of it.
-func (o *settings) answer(ctx context.Context, c *talk.Conn) (t *transport.Transport, own opening, err error) {
+func (o *settings) answer(ctx context.Context, c *oob.Conn) (t *transport.Transport, own opening, err error) {
 	var peer opening
 	if err := c.Receive(ctx, kindOpen, &peer); err != nil {
 		return nil, own, err
@@ -172,17 +172,24 @@ func bindOf(text string) (netip.Addr, error) {
 	return addr, nil
 }
 
+// DefaultPort is the server's. Rings have those from 18600 on.
+const DefaultPort = 18700
+
+// Protocol is what the two ends speak over TCP.
+var Protocol = &oob.Protocol{
+	Type: "transport", Version: 2, Server: "the server", Client: "the client", Program: "`ringcli transport serve`", Absent: "no server has answered",
+	SameToken: "give both ends the same --token-file or RINGCLI_TOKEN",
+}
+
 // dial calls a server.
-func dial(ctx context.Context, s *session.Session, address string, timeout time.Duration) (*talk.Conn, error) {
+func dial(ctx context.Context, s *session.Session, address string, timeout time.Duration) (*oob.Conn, error) {
 	token, _, err := s.Token()
 	if err != nil {
 		return nil, err
 	}
-	d := talk.Dialler{
-		Address: address, Token: token, Timeout: timeout, Hello: talk.Hello{Name: transport.ProcessName(), Purpose: purposeBench},
-		Waiting: func(what string, since time.Time) func() { return s.Await(ctx, since, what) },
-	}
-	c, err := d.Dial(ctx)
+	since := time.Now()
+	d := oob.Caller{Protocol: Protocol, Token: token, Timeout: timeout, Hello: oob.Hello{Name: transport.ProcessName(), Purpose: purposeBench}}
+	c, err := d.Call(ctx, netip.Addr{}, address, func() func() { return s.Await(ctx, since, "a server on "+address) })
 	if err != nil {
 		return nil, fmt.Errorf("transport bench: %w", err)
 	}

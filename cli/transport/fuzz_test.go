@@ -8,8 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"ringcli/cli/transport/talk"
-	"ringcli/ring/bootstrap"
+	"ringcli/ring/bootstrap/oob"
 	"ringcli/verbs/memory"
 	_ "ringcli/verbs/providers"
 	"ringcli/verbs/transport"
@@ -30,7 +29,7 @@ func (c callers) Accept() (net.Conn, error) {
 func (c callers) Close() error   { return nil }
 func (c callers) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 1} }
 
-// message is what package talk sends.
+// message is what package oob sends.
 type message struct {
 	Version int             `json:"version"`
 	Kind    string          `json:"kind"`
@@ -46,7 +45,7 @@ type stranger struct {
 func (s stranger) send(kind string, body any) {
 	b, err := json.Marshal(body)
 	if err == nil {
-		b, err = bootstrap.Encode("transport", 0, 1, 0, 1, message{talk.Version, kind, b})
+		b, err = oob.Encode("transport", 0, 1, 0, 1, message{Protocol.Version, kind, b})
 	}
 	if err != nil {
 		s.t.Fatal(err)
@@ -57,7 +56,7 @@ func (s stranger) send(kind string, body any) {
 // receive returns the next message; its kind is empty once the connection has ended.
 func (s stranger) receive() (m message) {
 	for {
-		f, err := bootstrap.ReadFrame(s)
+		f, err := oob.ReadFrame(s)
 		if err != nil {
 			return message{}
 		}
@@ -107,7 +106,7 @@ func FuzzServe(f *testing.F) {
 		before := memory.Live.Load()
 		v := &server{settings: settings{Device: "shm", Timeout: hung}}
 		over := make(chan struct{})
-		s := talk.Server{Name: "server:1", Timeout: 2 * hung, Refused: func(net.Addr, error) {}, Handle: func(c *talk.Conn) error {
+		s := oob.Server{Protocol: Protocol, Hello: oob.Hello{Name: "server:1"}, Timeout: 2 * hung, Refused: func(net.Addr, error) {}, Handle: func(c *oob.Conn) error {
 			return v.serve(c, &ServedResult{})
 		}}
 		conns := make(callers, 1)
@@ -119,7 +118,7 @@ func FuzzServe(f *testing.F) {
 		_ = far.SetDeadline(time.Now().Add(hung))
 		conns <- near
 		c := stranger{t, far}
-		c.send("hello", talk.Hello{Name: "client:2", Purpose: purposeBench})
+		c.send("hello", oob.Hello{Name: "client:2", Purpose: purposeBench})
 		if m := c.receive(); m.Kind != "welcome" {
 			t.Fatalf("it says %q", m.Kind)
 		}

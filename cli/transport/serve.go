@@ -14,7 +14,8 @@ import (
 	"ringcli/cli/exit"
 	"ringcli/cli/procfs"
 	"ringcli/cli/session"
-	"ringcli/cli/transport/talk"
+	"ringcli/configs/codes"
+	"ringcli/ring/bootstrap/oob"
 	"ringcli/trace"
 	"ringcli/verbs/gpu"
 	"ringcli/verbs/transport"
@@ -29,6 +30,26 @@ type server struct {
 	s      *session.Session
 	secret bool        // clients have shown the token
 	gpu    *gpu.Device // that has the memory of a bench; nil: the host
+
+	mu     sync.Mutex
+	client string    // that is served; "" if there is none; guarded by mu
+	since  time.Time // guarded by mu
+}
+
+// admit lets one client in at a time; another is told which one is served, and since when.
+func (v *server) admit(from net.Addr, who oob.Hello) (leave func(), err error) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.client != "" {
+		return nil, codes.With(codes.Busy, fmt.Errorf("busy: it serves %s, since %s (%s ago): wait until that has ended, or serve on another --tcp-port",
+			v.client, v.since.UTC().Format("15:04:05 UTC"), time.Since(v.since).Round(time.Second)))
+	}
+	v.client, v.since = fmt.Sprintf("%s (%s), for %s", who.Name, from, who.Purpose), time.Now()
+	return func() {
+		v.mu.Lock()
+		defer v.mu.Unlock()
+		v.client = ""
+	}, nil
 }
 
 // runServe serves until it is interrupted.
@@ -54,7 +75,7 @@ func runServe(ctx context.Context, s *session.Session, call command.Call) (err e
 	if err != nil {
 		return fmt.Errorf("transport serve: %w", err)
 	}
-	listener, err := talk.Listen(ctx, bind, command.NumberOf(call.Flags, "tcp-port"))
+	listener, err := oob.Listen(ctx, bind, command.NumberOf(call.Flags, "tcp-port"))
 	if err != nil {
 		return fmt.Errorf("transport serve: %w", err)
 	}
@@ -66,8 +87,8 @@ func runServe(ctx context.Context, s *session.Session, call command.Call) (err e
 	if err := errors.Join(s.Out.Print(r), s.Parent.Report(r)); err != nil {
 		return errors.Join(err, listener.Close())
 	}
-	t := talk.Server{
-		Name: transport.ProcessName(), Token: token, Timeout: v.Timeout, Handle: v.handle,
+	t := oob.Server{
+		Protocol: Protocol, Hello: oob.Hello{Name: transport.ProcessName()}, Token: token, Timeout: v.Timeout, Admit: v.admit, Handle: v.handle,
 		Refused: func(from net.Addr, err error) {
 			trace.Warn(trace.Bootstrap, fmt.Sprintf("turned away %s: %v", from, err))
 		},
@@ -87,11 +108,11 @@ func (o *settings) which(local netip.Addr) (device, why string, err error) {
 }
 
 // handle serves a client, and says so.
-func (v *server) handle(c *talk.Conn) error {
+func (v *server) handle(c *oob.Conn) error {
 	begun := time.Now()
 	r := ServedResult{Command: "transport serve", OK: true, Client: c.Name(), Purpose: c.Peer.Purpose}
 	err := v.serve(c, &r)
-	if errors.Is(err, talk.ErrBye) {
+	if errors.Is(err, oob.ErrBye) {
 		err = nil
 	}
 	r.Seconds = time.Since(begun).Seconds()
@@ -102,7 +123,7 @@ func (v *server) handle(c *talk.Conn) error {
 	return err
 }
 
-func (v *server) serve(c *talk.Conn, r *ServedResult) (err error) {
+func (v *server) serve(c *oob.Conn, r *ServedResult) (err error) {
 	if c.Peer.Purpose != purposeBench {
 		return exit.Usagef("it calls for %q, expected %s: run the same ringcli at both ends", c.Peer.Purpose, purposeBench)
 	}
@@ -142,7 +163,7 @@ type (
 // benched is the server's end of a bench.
 type benched struct {
 	t       *transport.Transport
-	c       *talk.Conn
+	c       *oob.Conn
 	gpu     *gpu.Device
 	secret  bool          // the client has shown the token
 	timeout time.Duration // of one of its copies
@@ -154,7 +175,7 @@ type benched struct {
 func (b *benched) serve() error {
 	defer b.halt()
 	for {
-		kind, read, err := b.c.Next()
+		kind, read, err := b.c.Next(b.c.Context())
 		if err != nil {
 			return err
 		}

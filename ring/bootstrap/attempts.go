@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"ringcli/ring/bootstrap/kernel"
+	"ringcli/ring/bootstrap/oob"
 )
 
 // attempts are what a rank has counted of the connections to its neighbours. The caller's
@@ -60,8 +61,8 @@ func (c *Control) noteProblem(err error) {
 	if e, ok := errors.AsType[*strangerError](err); ok {
 		c.intruder, c.untrusted = e.text, false
 	}
-	if e, ok := errors.AsType[*tokenError](err); ok {
-		c.intruder, c.untrusted = brief(e.text), true
+	if e, ok := errors.AsType[*oob.TokenError](err); ok {
+		c.intruder, c.untrusted = brief(e.Text), true
 	}
 }
 

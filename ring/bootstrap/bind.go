@@ -11,6 +11,7 @@ import (
 	"ringcli/configs/codes"
 	"ringcli/configs/usage"
 	"ringcli/ring/bootstrap/calls"
+	"ringcli/ring/bootstrap/oob"
 	"ringcli/trace"
 )
 
@@ -108,7 +109,7 @@ func (c *Control) tellTwin(ctx context.Context) *Verdict {
 	if err != nil || f.Type != TypeReject {
 		return nil
 	}
-	r, err := decode[rejection](f)
+	r, err := oob.Decode[rejection](f)
 	if err != nil || r.Retry || r.Itself {
 		return nil
 	}

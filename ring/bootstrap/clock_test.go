@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"ringcli/ring/bootstrap/oob"
 	"ringcli/trace"
 )
 
@@ -110,14 +111,14 @@ func TestStampsAreTakenWhenWriting(t *testing.T) {
 		}
 		n += got
 	}
-	f, err := ReadFrame(far)
+	f, err := oob.ReadFrame(far)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if err := <-done; err != nil {
 		t.Fatal(err)
 	}
-	if got, err := decode[question](f); err != nil || got.Clock == nil || got.Clock.T1 != 2000 {
+	if got, err := oob.Decode[question](f); err != nil || got.Clock == nil || got.Clock.T1 != 2000 {
 		t.Errorf("%+v, %v: expected to be stamped 2000, when it was written", got.Clock, err)
 	}
 }

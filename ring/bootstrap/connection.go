@@ -14,6 +14,7 @@ import (
 	"syscall"
 	"time"
 
+	"ringcli/ring/bootstrap/oob"
 	"ringcli/ring/bootstrap/verdict"
 	"ringcli/trace"
 )
@@ -83,7 +84,7 @@ type outgoing struct {
 }
 
 // send queues a frame for a connection. It needs the lock.
-func (c *Control) send(l *connection, t Type, payload any) {
+func (c *Control) send(l *connection, t oob.Type, payload any) {
 	b, err := c.encodeFor(l, t, payload)
 	if err != nil {
 		// Payloads are ours, and those of callers were measured before.
@@ -95,7 +96,7 @@ func (c *Control) send(l *connection, t Type, payload any) {
 
 // sendStamped queues a frame whose payload is made right before it is written. It
 // needs the lock; payload is called without it.
-func (c *Control) sendStamped(l *connection, t Type, payload func(now int64) any) {
+func (c *Control) sendStamped(l *connection, t oob.Type, payload func(now int64) any) {
 	c.queue(l, outgoing{stamped: func(now int64) ([]byte, error) {
 		return c.encodeFor(l, t, payload(now))
 	}})
@@ -103,7 +104,7 @@ func (c *Control) sendStamped(l *connection, t Type, payload func(now int64) any
 
 // maxUnread bounds the answers to a neighbour that asks and does not read: as much as all
 // questions that it may have in hand can be answered with.
-const maxUnread = maxServing * MaxFrame
+const maxUnread = maxServing * oob.MaxFrame
 
 // reply queues an answer. It needs the lock. Its error ends the connection, after a verdict.
 func (c *Control) reply(l *connection, r reply, stamped bool) error {
@@ -123,8 +124,8 @@ func (c *Control) reply(l *connection, r reply, stamped bool) error {
 }
 
 // encodeFor makes a frame for a neighbour.
-func (c *Control) encodeFor(l *connection, t Type, payload any) ([]byte, error) {
-	return Encode(t, c.epoch.Load(), c.rank, l.peer, c.edge(l.side), payload)
+func (c *Control) encodeFor(l *connection, t oob.Type, payload any) ([]byte, error) {
+	return oob.Encode(t, c.epoch.Load(), c.rank, l.peer, c.edge(l.side), payload)
 }
 
 func (c *Control) queue(l *connection, o outgoing) {
@@ -230,7 +231,7 @@ func (l *connection) read() {
 	defer close(l.over)
 	r := bufio.NewReader(l)
 	for {
-		f, err := ReadFrame(r)
+		f, err := oob.ReadFrame(r)
 		if err == nil {
 			err = l.c.handle(l, f)
 		}
@@ -243,10 +244,10 @@ func (l *connection) read() {
 }
 
 // handle takes a frame from a neighbour. An error ends the connection.
-func (c *Control) handle(l *connection, f *Frame) error {
-	if f.Version != Version || f.Sender != l.peer || f.Edge != c.edge(l.side) {
+func (c *Control) handle(l *connection, f *oob.Frame) error {
+	if f.Version != oob.Version || f.Sender != l.peer || f.Edge != c.edge(l.side) {
 		return fmt.Errorf("%s frame of version %d from rank %d on edge %d: expected version %d, rank %d, edge %d",
-			f.Type, f.Version, f.Sender, f.Edge, Version, l.peer, c.edge(l.side))
+			f.Type, f.Version, f.Sender, f.Edge, oob.Version, l.peer, c.edge(l.side))
 	}
 	if ok, err := c.current(l, f); !ok {
 		if e, stale := errors.AsType[*staleError](err); stale {
@@ -306,8 +307,8 @@ func (c *Control) handle(l *connection, f *Frame) error {
 }
 
 // with hands a frame's payload to what takes it.
-func with[T any](f *Frame, take func(T) error) error {
-	payload, err := decode[T](f)
+func with[T any](f *oob.Frame, take func(T) error) error {
+	payload, err := oob.Decode[T](f)
 	if err != nil {
 		return err
 	}

@@ -23,7 +23,7 @@ import (
 	"ringcli/ring/bootstrap/calls"
 	"ringcli/ring/bootstrap/hosts"
 	"ringcli/ring/bootstrap/kernel"
-	"ringcli/ring/bootstrap/lobby"
+	"ringcli/ring/bootstrap/oob"
 	"ringcli/ring/bootstrap/seal"
 	"ringcli/trace"
 )
@@ -161,8 +161,8 @@ type Control struct {
 	running   sync.WaitGroup
 	dialling  sync.Once
 	closeOnce sync.Once
-	callers   lobby.Lobby // accepted, no neighbours yet
-	strangers passers     // so, and no neighbours at all
+	callers   oob.Lobby // accepted, no neighbours yet
+	strangers passers   // so, and no neighbours at all
 	epoch     atomic.Uint32
 	stale     atomic.Uint64
 	addrs     atomic.Pointer[[]netip.AddrPort] // of the list; what it points to does not change

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"ringcli/ring/bootstrap/hosts"
+	"ringcli/ring/bootstrap/oob"
 	"ringcli/trace"
 )
 
@@ -94,7 +95,7 @@ func (c *Control) call() error {
 	if err != nil {
 		_ = raw.Close()
 		// Where this rank has a token, that is said by who has not shown one: anybody.
-		if trouble, ok := errors.AsType[*tokenError](err); ok && c.cfg.Token == nil {
+		if trouble, ok := errors.AsType[*oob.TokenError](err); ok && c.cfg.Token == nil {
 			v := c.verdict(KindMismatch, peer, "%v", err).Coded(trouble.FailureCode())
 			c.Fail(v)
 			return v
@@ -103,7 +104,7 @@ func (c *Control) call() error {
 	}
 	switch f.Type {
 	case TypeWelcome:
-		who, err := decode[identity](f)
+		who, err := oob.Decode[identity](f)
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		if err != nil || c.closed {
@@ -114,7 +115,7 @@ func (c *Control) call() error {
 		return nil
 	case TypeReject:
 		_ = conn.Close()
-		r, err := decode[rejection](f)
+		r, err := oob.Decode[rejection](f)
 		if err != nil {
 			return err
 		}

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"sync"
 
+	"ringcli/ring/bootstrap/oob"
 	"ringcli/trace"
 )
 
@@ -110,7 +111,7 @@ func (e *staleError) Error() string { return e.text }
 
 // current tells whether a frame is of this ring, whose epoch an info from the left brings.
 // Until that has come, and from who has yet to hear it, signs of life and ends have none.
-func (c *Control) current(l *connection, f *Frame) (bool, error) {
+func (c *Control) current(l *connection, f *oob.Frame) (bool, error) {
 	own := c.epoch.Load()
 	switch f.Type {
 	case TypeHeartbeat, TypeVerdict, TypeReject, TypeGoodbye:
@@ -138,7 +139,7 @@ func (c *Control) current(l *connection, f *Frame) (bool, error) {
 }
 
 // refuseStale tells a caller that what it says is of another epoch.
-func (c *Control) refuseStale(l *connection, f *Frame, e *staleError) {
+func (c *Control) refuseStale(l *connection, f *oob.Frame, e *staleError) {
 	c.stale.Add(1)
 	c.stranger(l.conn, e.text)
 	c.mu.Lock()

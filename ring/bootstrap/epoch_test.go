@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"ringcli/ring/bootstrap/hosts"
+	"ringcli/ring/bootstrap/oob"
 )
 
 // tape keeps what a rank sends to its right neighbour.
@@ -124,7 +125,7 @@ func TestReplayedConversation(t *testing.T) {
 		if _, err := conn.Write(last.sent.Bytes()); err != nil {
 			t.Fatal(err)
 		}
-		f, err := ReadFrame(conn)
+		f, err := oob.ReadFrame(conn)
 		if err != nil || f.Type != TypeReject || !strings.Contains(string(f.Payload), "from a ring that is over") {
 			t.Fatalf("%+v, %v: expected to be told that this ring is over", f, err)
 		}
@@ -177,14 +178,14 @@ func TestFrameOfAnotherEpoch(t *testing.T) {
 	world := ring(t, 2, nil)
 	c := world[0]
 	l := c.connections[left]
-	for n, frame := range []Frame{
+	for n, frame := range []oob.Frame{
 		{Type: TypeParts, Epoch: c.Epoch() - 1, Payload: []byte(`{"op":1,"kind":"barrier","origins":[1],"data":[""]}`)},
 		{Type: TypeParts, Payload: []byte(`{"op":1,"kind":"barrier","origins":[1],"data":[""]}`)},
 		{Type: TypeVerdict, Epoch: c.Epoch() - 1, Payload: []byte(`{"kind":"lost","rank":1,"text":"gone"}`)},
 		{Type: TypeGoodbye, Epoch: c.Epoch() + 1},
 		{Type: TypeInfo, Epoch: c.Epoch() + 1, Payload: []byte(`1`)},
 	} {
-		frame.Version, frame.Sender, frame.Edge = Version, l.peer, c.edge(left)
+		frame.Version, frame.Sender, frame.Edge = oob.Version, l.peer, c.edge(left)
 		if err := c.handle(l, &frame); err != nil || c.Stale() != uint64(n+1) {
 			t.Errorf("%s: %v, %d counted: expected it to be dropped", frame.Type, err, c.Stale())
 		}

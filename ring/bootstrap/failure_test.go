@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"ringcli/ring/bootstrap/calls"
+	"ringcli/ring/bootstrap/oob"
 	"ringcli/ring/bootstrap/verdict"
 	"ringcli/trace"
 )
@@ -163,7 +164,7 @@ func TestEveryFrameIsASignOfLife(t *testing.T) {
 	c.mu.Lock()
 	l.heard = long
 	c.mu.Unlock()
-	f := &Frame{Version: Version, Type: TypeParts, Sender: l.peer, Edge: c.edge(left), Epoch: c.Epoch(), Payload: []byte(`{"op":1,"kind":"barrier","origins":[1],"data":[""]}`)}
+	f := &oob.Frame{Version: oob.Version, Type: TypeParts, Sender: l.peer, Edge: c.edge(left), Epoch: c.Epoch(), Payload: []byte(`{"op":1,"kind":"barrier","origins":[1],"data":[""]}`)}
 	if err := c.handle(l, f); err != nil {
 		t.Fatal(err)
 	}
@@ -383,3 +384,10 @@ func TestATimeoutOfManyIsShort(t *testing.T) {
 		t.Errorf("%s", e)
 	}
 }
+
+// perftest is what ib_write_bw 6.06 and its like send first, at either end, pingpong what
+// ibv_rc_pingpong does as a client.
+const (
+	perftest = "6.06\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00"
+	pingpong = "0000:000011:0a0b0c:00000000000000000000ffff7f000001\x00"
+)

@@ -8,11 +8,13 @@ import (
 	"io"
 	"net"
 	"net/netip"
+	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"ringcli/ring/bootstrap/hosts"
+	"ringcli/ring/bootstrap/oob"
 	"ringcli/ring/bootstrap/seal"
 	"ringcli/ring/bootstrap/verdict"
 )
@@ -34,8 +36,8 @@ func FuzzHandshake(f *testing.F) {
 		f.Cleanup(func() { _ = c.Close() })
 		ranks = append(ranks, c)
 	}
-	frame := func(t Type, payload any) []byte {
-		b, err := Encode(t, 0, 0, 1, 0, payload)
+	frame := func(t oob.Type, payload any) []byte {
+		b, err := oob.Encode(t, 0, 0, 1, 0, payload)
 		if err != nil {
 			f.Fatal(err)
 		}
@@ -45,10 +47,10 @@ func FuzzHandshake(f *testing.F) {
 	for _, seed := range [][]byte{
 		frame(TypeHello, hello{Size: 2, Digest: "x", List: []string{"a:1", "b:1"}}),
 		frame(TypeProbe, probe{Digest: "x", Instance: "y"}), frame(TypeProbe, nil),
-		append(frame(TypeKnock, knock{TypeHello, nonce}), frame(TypeProof, proof{mac})...),
-		append(frame(TypeChallenge, challenge{nonce}), frame(TypeProof, proof{mac})...),
+		append(frame(oob.TypeKnock, oob.Secret{For: TypeHello, Nonce: nonce}), frame(oob.TypeProof, oob.Secret{MAC: mac})...),
+		append(frame(oob.TypeChallenge, oob.Secret{Nonce: nonce}), frame(oob.TypeProof, oob.Secret{MAC: mac})...),
 		frame(TypeWelcome, identity{Instance: "z"}), frame(TypeState, status{Same: true}),
-		frame(TypeReject, rejection{Token: tokenNeeded}), frame(TypeReject, rejection{Retry: true}),
+		frame(TypeReject, rejection{Token: oob.TokenNeeded}), frame(TypeReject, rejection{Retry: true}),
 		[]byte(pingpong), []byte("GET / HTTP/1.0\r\n\r\n"), nil,
 	} {
 		for mode := range byte(4) {
@@ -99,8 +101,8 @@ func FuzzNeighbour(f *testing.F) {
 	nodes := []hosts.Node{{Host: "127.0.0.1", Port: 1}, {Host: "127.0.0.1", Port: 2}, {Host: "127.0.0.1", Port: 3}}
 	for side := range 2 {
 		var stream []byte
-		add := func(t Type, payload any) {
-			b, err := Encode(t, 7, 2*side, 1, side, payload)
+		add := func(t oob.Type, payload any) {
+			b, err := oob.Encode(t, 7, 2*side, 1, side, payload)
 			if err != nil {
 				f.Fatal(err)
 			}
@@ -181,6 +183,33 @@ func FuzzNeighbour(f *testing.F) {
 		running.Wait()
 		if took := time.Since(begun); took > 30*time.Second { // and not only when the other end gives up
 			t.Errorf("it ended after %s", took)
+		}
+	})
+}
+
+// FuzzFrame feeds the payloads of frames to whoever decodes them.
+func FuzzFrame(f *testing.F) {
+	for _, seed := range []string{`{"instance":"a","size":2,"digest":"x","list":["a:1"]}`, `{"op":1,"kind":"gather","origin":0,"data":"AAAA"}`, `{"kind":"lost","rank":-9}`,
+		`{"id":3,"kind":"end","within_ns":-1,"payload":{"a":[1]}}`, `{"id":3,"clock":{"t1_ns":1,"t2_ns":-9223372036854775808}}`, `[]`, `{`} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, payload []byte) {
+		frame := &oob.Frame{Payload: payload}
+		if h, err := oob.Decode[hello](frame); err == nil {
+			_ = h.String()
+		}
+		if v, err := oob.Decode[rejection](frame); err == nil {
+			_ = v.Error()
+		}
+		_, _ = oob.Decode[status](frame)
+		if r, err := oob.Decode[reply](frame); err == nil && r.Clock != nil {
+			_, _, _ = r.Clock.offset()
+		}
+		if q, err := oob.Decode[question](frame); err == nil && len(q.Payload) > len(payload) {
+			t.Fatalf("%d bytes from %d", len(q.Payload), len(payload))
+		}
+		if p, err := oob.Decode[parts](frame); err == nil && len(strings.Join(p.Data, "")) > len(payload) {
+			t.Fatalf("%d parts of %d bytes from %d", len(p.Data), len(strings.Join(p.Data, "")), len(payload))
 		}
 	})
 }

@@ -10,11 +10,12 @@ import (
 	"time"
 
 	"ringcli/configs/usage"
+	"ringcli/ring/bootstrap/oob"
 )
 
 // MaxPart is the most bytes that one rank can put into Gather or Broadcast:
 // base64 in JSON makes four of three.
-const MaxPart = (MaxFrame - 4096) / 4 * 3
+const MaxPart = (oob.MaxFrame - 4096) / 4 * 3
 
 // maxAhead bounds the operations that others may have begun and this rank not,
 // before their frames are left in the socket, and answers behind them with them.

@@ -16,6 +16,7 @@ import (
 	"ringcli/configs/codes"
 	"ringcli/configs/usage"
 	"ringcli/ring/bootstrap/calls"
+	"ringcli/ring/bootstrap/oob"
 	"ringcli/ring/bootstrap/seal"
 	"ringcli/trace"
 )
@@ -37,17 +38,12 @@ type rejection struct {
 	Retry  bool   `json:"retry"`           // not now, but perhaps later
 	Itself bool   `json:"itself"`          // the caller has reached itself
 	// Token is what is wrong with the caller's, if it is that.
-	Token tokenTrouble `json:"token,omitempty"`
+	Token oob.TokenTrouble `json:"token,omitempty"`
 }
 
 // maxHelloList is the longest list, in bytes, that a hello spells out, so that a mismatch
 // can be shown entry by entry. Longer ones are compared by digest alone.
 const maxHelloList = 16 << 10
-
-// encode makes a frame for somebody who is no neighbour in this ring yet.
-func (c *Control) encode(t Type, receiver, edge int, payload any) ([]byte, error) {
-	return Encode(t, 0, c.rank, receiver, edge, payload)
-}
 
 func (c *Control) hello() hello {
 	h := hello{identity: c.self, Size: c.size, Digest: c.digest, Group: c.group, After: c.cfg.History.Last()}
@@ -64,46 +60,25 @@ func (c *Control) hello() hello {
 
 // accept takes connections until the listener is closed.
 func (c *Control) accept() {
-	for {
-		conn, err := c.listener.Accept()
-		if errors.Is(err, net.ErrClosed) || c.life.Err() != nil {
-			if err == nil {
-				_ = conn.Close()
-			}
-			return
-		}
-		if err != nil { // out of descriptors, or the peer was gone already
-			c.strangers.note(fmt.Sprintf("accept on %s", c.listener.Addr()), err.Error())
-			select {
-			case <-c.life.Done():
-				return
-			case <-time.After(dialPauseMin):
-			}
-			continue
-		}
-		expected := c.isExpected(conn.RemoteAddr())
-		if expected {
-			c.mu.Lock()
-			c.came++
-			c.mu.Unlock()
-		}
-		if c.callers.Enter(conn) {
-			c.running.Go(func() { c.greet(conn) })
-		}
-	}
+	c.callers.Serve(c.listener, handshakeTimeout, func(err error) { // out of descriptors, or the peer was gone already
+		c.strangers.note(fmt.Sprintf("accept on %s", c.listener.Addr()), err.Error())
+	}, c.greet)
 }
 
 // greet reads a connection's first frame and answers it. The whole has handshakeTimeout.
 func (c *Control) greet(conn net.Conn) {
 	keep, raw := false, conn
 	defer func() {
-		c.callers.Leave(raw)
 		if !keep {
 			_ = raw.Close()
 		}
 	}()
-	_ = conn.SetDeadline(time.Now().Add(handshakeTimeout)) // fails on a closed connection only, as the read will
-	f, err := ReadGreeting(conn)
+	if c.isExpected(conn.RemoteAddr()) {
+		c.mu.Lock()
+		c.came++
+		c.mu.Unlock()
+	}
+	f, err := oob.ReadGreeting(conn)
 	if err != nil {
 		// A probe of the port alone is nothing, nor is our own hanging up.
 		if !errors.Is(err, io.EOF) && !errors.Is(err, net.ErrClosed) && c.life.Err() == nil {
@@ -111,10 +86,10 @@ func (c *Control) greet(conn net.Conn) {
 		}
 		return
 	}
-	if f.Version != Version && f.Type != TypeProbe {
-		h, _ := decode[hello](f) // of another version
+	if f.Version != oob.Version && f.Type != TypeProbe {
+		h, _ := oob.Decode[hello](f) // of another version
 		c.disagree(conn, f, h, c.verdict(KindMismatch, f.Sender, "rank %d at %s speaks version %d of the bootstrap protocol and %s speaks %d, which must match: install the same ringcli on both",
-			f.Sender, conn.RemoteAddr(), f.Version, c.name(c.rank), Version).Coded(codes.Version))
+			f.Sender, conn.RemoteAddr(), f.Version, c.name(c.rank), oob.Version).Coded(codes.Version))
 		return
 	}
 	if conn, f, err = c.admit(conn, f); err != nil {
@@ -126,10 +101,10 @@ func (c *Control) greet(conn net.Conn) {
 	}
 	switch f.Type {
 	case TypeProbe:
-		asked, _ := decode[probe](f) // one of another version asks nothing more
+		asked, _ := oob.Decode[probe](f) // one of another version asks nothing more
 		c.answer(conn, f, TypeState, c.status(asked, conn.RemoteAddr()))
 	case TypeHello:
-		h, err := decode[hello](f)
+		h, err := oob.Decode[hello](f)
 		if err != nil {
 			c.stranger(conn, err.Error())
 			return
@@ -160,11 +135,9 @@ func (c *Control) stranger(conn net.Conn, what string) {
 }
 
 // answer writes one frame to a connection that is no neighbour's yet.
-func (c *Control) answer(conn net.Conn, f *Frame, t Type, payload any) bool {
-	b, err := c.encode(t, f.Sender, f.Edge, payload)
-	if err == nil {
-		_, err = conn.Write(b)
-	}
+func (c *Control) answer(conn net.Conn, f *oob.Frame, t oob.Type, payload any) bool {
+	back := oob.Call{Sender: c.rank, Receiver: f.Sender, Edge: f.Edge}
+	err := back.Write(conn, t, payload)
 	if err != nil {
 		trace.Debug(trace.Bootstrap, "answer", slog.String("type", string(t)), slog.String("error", err.Error()))
 	}
@@ -172,7 +145,7 @@ func (c *Control) answer(conn net.Conn, f *Frame, t Type, payload any) bool {
 }
 
 // reject tells a caller why it is refused.
-func (c *Control) reject(conn net.Conn, f *Frame, r rejection) {
+func (c *Control) reject(conn net.Conn, f *oob.Frame, r rejection) {
 	r.Text = brief(r.Text)
 	c.answer(conn, f, TypeReject, r)
 }
@@ -181,7 +154,7 @@ func (c *Control) reject(conn net.Conn, f *Frame, r rejection) {
 // only if it is the left neighbour: has a token, or listens where that one is expected and
 // says there that it has called. Any other may be of a ring that is none of ours, or mean
 // harm: it hears no more of the list than hosts on it may.
-func (c *Control) disagree(conn net.Conn, f *Frame, h hello, v *Verdict) {
+func (c *Control) disagree(conn net.Conn, f *oob.Frame, h hello, v *Verdict) {
 	_, known := conn.(*seal.Conn)
 	if known || c.isExpected(conn.RemoteAddr()) && c.cfg.Token == nil && c.isCalledBy(h.Instance) {
 		if v.Code == codes.List && h.Digest != c.digest {
@@ -265,7 +238,7 @@ func (c *Control) isCalledBy(instance string) bool {
 // refuse sends a verdict to a caller who was told other things than this rank,
 // and fails this rank too while its ring is still coming up. A ring that runs is
 // not for a newcomer to break.
-func (c *Control) refuse(conn net.Conn, f *Frame, v *Verdict) {
+func (c *Control) refuse(conn net.Conn, f *oob.Frame, v *Verdict) {
 	c.reject(conn, f, rejection{Verdict: *v})
 	c.mu.Lock()
 	sealed := c.sealed
@@ -279,7 +252,7 @@ func (c *Control) refuse(conn net.Conn, f *Frame, v *Verdict) {
 
 // join makes the caller the left connection, or says why not. It reports whether it
 // kept the connection.
-func (c *Control) join(conn net.Conn, f *Frame, h hello) bool {
+func (c *Control) join(conn net.Conn, f *oob.Frame, h hello) bool {
 	if h.Instance == c.self.Instance && c.size > 1 {
 		v := c.verdict(KindMismatch, c.rank,
 			"entry %d of the list (%s) leads to this node itself, which was given index %d: check this node's --index, and that no two entries lead to one address and port",
@@ -367,7 +340,7 @@ func (c *Control) twins(rank int, a identity, aAddr net.Addr, b identity, bAddr 
 
 // compareLists checks the list that a caller was given against this rank's. Which of the two is
 // wrong is not known.
-func (c *Control) compareLists(conn net.Conn, f *Frame, h hello) *Verdict {
+func (c *Control) compareLists(conn net.Conn, f *oob.Frame, h hello) *Verdict {
 	caller, own := h.caller(conn, f), c.name(c.rank)
 	if c.listensOnAll() {
 		own += ", which listens on all addresses of its node,"
@@ -392,7 +365,7 @@ func (c *Control) compareLists(conn net.Conn, f *Frame, h hello) *Verdict {
 }
 
 // compareRanks checks a caller's index against this rank's.
-func (c *Control) compareRanks(conn net.Conn, f *Frame, h hello) *Verdict {
+func (c *Control) compareRanks(conn net.Conn, f *oob.Frame, h hello) *Verdict {
 	caller, own, expected := h.caller(conn, f), c.name(c.rank), c.neighbour(left)
 	switch {
 	case f.Sender == c.rank && h.Instance != c.self.Instance:
@@ -406,14 +379,14 @@ func (c *Control) compareRanks(conn net.Conn, f *Frame, h hello) *Verdict {
 }
 
 // caller says who has sent a hello.
-func (h *hello) caller(conn net.Conn, f *Frame) string {
+func (h *hello) caller(conn net.Conn, f *oob.Frame) string {
 	return fmt.Sprintf("rank %d at %s (%s)", f.Sender, conn.RemoteAddr(), h.identity)
 }
 
 // ask sends one frame and reads the answer, within the time of a handshake, which comes
 // first where there is a token. The conversation goes on over the connection that it
 // returns. An answer of another version comes with an error.
-func (c *Control) ask(ctx context.Context, conn net.Conn, t Type, receiver, edge int, payload any) (net.Conn, *Frame, error) {
+func (c *Control) ask(ctx context.Context, conn net.Conn, t oob.Type, receiver, edge int, payload any) (net.Conn, *oob.Frame, error) {
 	deadline := time.Now().Add(handshakeTimeout)
 	if d, ok := ctx.Deadline(); ok && d.Before(deadline) {
 		deadline = d
@@ -421,35 +394,31 @@ func (c *Control) ask(ctx context.Context, conn net.Conn, t Type, receiver, edge
 	_ = conn.SetDeadline(deadline) // fails on a closed connection only, as the write will
 	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
 	defer stop()
-	b, err := c.encode(t, receiver, edge, payload)
-	if err != nil {
-		return nil, nil, err
-	}
-	start := time.Now()
-	asked, err := c.unlock(conn, t, receiver, edge)
+	start, call := time.Now(), oob.Call{For: t, Sender: c.rank, Receiver: receiver, Edge: edge}
+	asked, err := c.unlock(conn, call)
 	if err == nil {
-		_, err = asked.Write(b)
+		err = call.Write(asked, t, payload)
 	}
-	var f *Frame
+	var f *oob.Frame
 	if err == nil {
-		f, err = ReadGreeting(asked)
+		f, err = oob.ReadGreeting(asked)
 	}
 	switch {
 	case ctx.Err() != nil && err != nil:
-		if short, ok := errors.AsType[*shortError](err); ok { // which says how far it came
+		if short, ok := errors.AsType[*oob.ShortError](err); ok { // which says how far it came
 			return nil, nil, short
 		}
 		return nil, nil, ctx.Err()
 	case errors.Is(err, usage.Err):
 		return nil, nil, err
 	case err != nil:
-		_, other := errors.AsType[*notFrameError](err)
+		other := errors.Is(err, oob.ErrNotFrame)
 		return nil, nil, &strangerError{explain(conn, err, time.Since(start).Round(10*time.Millisecond)), other}
-	case f.Version != Version && f.Type != TypeReject:
+	case f.Version != oob.Version && f.Type != TypeReject:
 		return asked, f, versionError(f.Version)
 	}
 	if f.Type == TypeReject && c.cfg.Token == nil {
-		if r, err := decode[rejection](f); err == nil && r.Token != "" {
+		if r, err := oob.Decode[rejection](f); err == nil && r.Token != "" {
 			return nil, nil, c.troubleAt(receiver, r.Token)
 		}
 	}
@@ -457,5 +426,5 @@ func (c *Control) ask(ctx context.Context, conn net.Conn, t Type, receiver, edge
 }
 
 func versionError(version int) error {
-	return fmt.Errorf("speaks version %d of the bootstrap protocol, expected %d, which must match: install the same ringcli on both", version, Version)
+	return fmt.Errorf("speaks version %d of the bootstrap protocol, expected %d, which must match: install the same ringcli on both", version, oob.Version)
 }

@@ -7,6 +7,7 @@ import (
 	"syscall"
 	"time"
 
+	"ringcli/ring/bootstrap/oob"
 	"ringcli/ring/bootstrap/verdict"
 )
 
@@ -75,7 +76,7 @@ func (c *Control) callAgain(rank int) verdict.Outcome {
 	if err != nil || f.Type != TypeState {
 		return verdict.CallOpen
 	}
-	if s, err := decode[status](f); err != nil || !s.Itself {
+	if s, err := oob.Decode[status](f); err != nil || !s.Itself {
 		return verdict.CallOther
 	}
 	return verdict.CallAnswered

@@ -12,6 +12,7 @@ import (
 	"ringcli/configs/codes"
 	"ringcli/configs/usage"
 	"ringcli/ring/bootstrap/hosts"
+	"ringcli/ring/bootstrap/oob"
 )
 
 // verdicts brings up Controls that cannot agree and checks that all of the given
@@ -145,7 +146,7 @@ func TestOtherVersion(t *testing.T) {
 	nodes := freshNodes(t, 2)
 	c := openRank(t, configFor(t, nodes, 1))
 	listenAs(t, nodes[0], "it", 99)
-	f := callAs(t, nodes[1], &Frame{Version: 99, Type: TypeHello, Sender: 0, Receiver: 1, Epoch: 1, Payload: []byte(`{"instance":"it"}`)})
+	f := callAs(t, nodes[1], &oob.Frame{Version: 99, Type: TypeHello, Sender: 0, Receiver: 1, Epoch: 1, Payload: []byte(`{"instance":"it"}`)})
 	if f.Type != TypeReject || !strings.Contains(string(f.Payload), "speaks version 99") {
 		t.Errorf("%+v: expected to be rejected", f)
 	}
@@ -168,11 +169,11 @@ func TestOtherRingsCall(t *testing.T) {
 		hello   string
 		want    string
 	}{
-		{Version + 1, `{}`, "speaks version"},
-		{Version, `{"size":5,"digest":"x"}`, "list of 5 nodes"},
-		{Version, `{"size":3,"digest":"x","list":["a:1","b:1","c:1"]}`, "entry 0 is a:1 there"},
+		{oob.Version + 1, `{}`, "speaks version"},
+		{oob.Version, `{"size":5,"digest":"x"}`, "list of 5 nodes"},
+		{oob.Version, `{"size":3,"digest":"x","list":["a:1","b:1","c:1"]}`, "entry 0 is a:1 there"},
 	} {
-		f := callAs(t, nodes[1], &Frame{Version: call.version, Type: TypeHello, Sender: 0, Receiver: 1, Payload: []byte(call.hello)})
+		f := callAs(t, nodes[1], &oob.Frame{Version: call.version, Type: TypeHello, Sender: 0, Receiver: 1, Payload: []byte(call.hello)})
 		if f.Type != TypeReject || !strings.Contains(string(f.Payload), call.want) {
 			t.Errorf("%s %s: expected to be rejected: %s", f.Type, f.Payload, call.want)
 		}
@@ -190,21 +191,21 @@ func TestOtherRingsCall(t *testing.T) {
 }
 
 // callAs sends a first frame to a node and returns what it answers.
-func callAs(t *testing.T, to hosts.Node, f *Frame) *Frame {
+func callAs(t *testing.T, to hosts.Node, f *oob.Frame) *oob.Frame {
 	t.Helper()
 	conn, err := net.Dial("tcp", to.String())
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer func() { _ = conn.Close() }()
-	b, err := AppendFrame(nil, f)
+	b, err := oob.AppendFrame(nil, f)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if _, err := conn.Write(b); err != nil {
 		t.Fatal(err)
 	}
-	answer, err := ReadFrame(conn)
+	answer, err := oob.ReadFrame(conn)
 	if err != nil {
 		t.Fatal(err)
 	}

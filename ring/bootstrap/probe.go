@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"ringcli/ring/bootstrap/calls"
+	"ringcli/ring/bootstrap/oob"
 )
 
 // probe is what a probe asks with.
@@ -55,7 +56,7 @@ func (c *Control) status(asked probe, by net.Addr) status {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	s := status{Rank: c.rank, Same: asked.Digest == c.digest, Itself: asked.Instance == c.self.Instance, State: "up", All: c.listensOnAll()}
-	if from, err := netip.ParseAddrPort(by.String()); s.Same || s.Itself || err == nil && isOwn(from.Addr()) {
+	if s.Same || s.Itself || isOwn(oob.AddrPort(by).Addr()) {
 		s.Host, s.PID, s.Size = c.self.Host, c.self.PID, c.size
 	}
 	if g := asked.Group; g != nil && c.group.Supersedes(g) {
@@ -202,13 +203,13 @@ func (c *Control) probe(ctx context.Context, rank int, at netip.AddrPort, asked 
 	defer func() { _ = conn.Close() }()
 	_, f, err := c.ask(ctx, conn, TypeProbe, rank, c.rank, asked)
 	if err != nil && f != nil {
-		got, _ := decode[status](f)
+		got, _ := oob.Decode[status](f)
 		return &got, err
 	}
 	if err != nil {
 		if ctx.Err() != nil {
 			text := fmt.Sprintf("connected, but no answer in %s: stopped, or not ringcli", time.Since(start).Round(10*time.Millisecond))
-			if short, ok := errors.AsType[*shortError](err); ok {
+			if short, ok := errors.AsType[*oob.ShortError](err); ok {
 				text = explain(conn, short, 0)
 			} else if told, ok := errors.AsType[*strangerError](err); ok { // the connection's deadline was first
 				text = told.text
@@ -220,7 +221,7 @@ func (c *Control) probe(ctx context.Context, rank int, at netip.AddrPort, asked 
 	if f.Type != TypeState {
 		return nil, fmt.Errorf("answered a probe with a %q frame", f.Type)
 	}
-	got, err := decode[status](f)
+	got, err := oob.Decode[status](f)
 	if err != nil {
 		return nil, err
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"ringcli/configs/usage"
+	"ringcli/ring/bootstrap/oob"
 )
 
 const (
@@ -16,7 +17,7 @@ const (
 	// time: more than the steps of a bring-up have, and few enough goroutines.
 	maxServing = 16
 	// maxPayload bounds what a caller's value may take in a frame.
-	maxPayload = MaxFrame / 2
+	maxPayload = oob.MaxFrame / 2
 )
 
 // question is the payload of an ask frame.

@@ -2,15 +2,15 @@ package bootstrap
 
 import (
 	"net"
-	"net/netip"
 	"slices"
 
 	"ringcli/ring/bootstrap/hosts"
+	"ringcli/ring/bootstrap/oob"
 )
 
 // regroup deals with a caller of the same whole list whose ring goes on without other
 // nodes than this one's, and reports whether it was one.
-func (c *Control) regroup(conn net.Conn, f *Frame, h hello) bool {
+func (c *Control) regroup(conn net.Conn, f *oob.Frame, h hello) bool {
 	own := c.group
 	if h.Group.Whole != own.Whole || slices.Equal(h.Group.Without, own.Without) {
 		return false
@@ -68,6 +68,5 @@ func (c *Control) askLeader() {
 // isOfThisHost tells whether a caller may decide who is in the ring without having proved
 // that it has the token: a user of this host may.
 func isOfThisHost(conn net.Conn) bool {
-	a, err := netip.ParseAddrPort(conn.RemoteAddr().String())
-	return err == nil && a.Addr().Unmap().IsLoopback()
+	return oob.AddrPort(conn.RemoteAddr()).Addr().IsLoopback()
 }

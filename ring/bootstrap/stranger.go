@@ -13,29 +13,27 @@ import (
 	"syscall"
 	"time"
 
-	"ringcli/ring/bootstrap/strangers"
+	"ringcli/ring/bootstrap/oob"
 	"ringcli/trace"
 )
 
 // isExpected tells whether a caller's address is of the host that the list has
 // for the left neighbour.
 func (c *Control) isExpected(caller net.Addr) bool {
-	from, err := netip.ParseAddrPort(caller.String())
-	return err == nil && sameHost(from.Addr(), c.at(c.neighbour(left)).Addr(), isOwn)
+	return sameHost(oob.AddrPort(caller).Addr(), c.at(c.neighbour(left)).Addr(), isOwn)
 }
 
 // isListed tells whether a caller's address is of a host that the list has.
 func (c *Control) isListed(caller net.Addr) bool {
-	from, err := netip.ParseAddrPort(caller.String())
-	own := ownAddrs()
-	return err == nil && slices.ContainsFunc(*c.addrs.Load(), func(a netip.AddrPort) bool { return sameHost(from.Addr(), a.Addr(), own) })
+	from, own := oob.AddrPort(caller).Addr(), ownAddrs()
+	return slices.ContainsFunc(*c.addrs.Load(), func(a netip.AddrPort) bool { return sameHost(from, a.Addr(), own) })
 }
 
 // sameHost tells whether two addresses are one, or both of this machine: whoever
 // calls a neighbour on the own machine may do so from any of its addresses.
 func sameHost(a, b netip.Addr, own func(netip.Addr) bool) bool {
 	a, b = a.Unmap().WithZone(""), b.Unmap().WithZone("")
-	return a == b || own(a) && own(b)
+	return a.IsValid() && (a == b || own(a) && own(b))
 }
 
 func isOwn(a netip.Addr) bool { return ownAddrs()(a) }
@@ -140,29 +138,14 @@ func brief(text string) string {
 	return strings.ToValidUTF8(text[:most], "") + " ..."
 }
 
-// strangerPause is how long a stranger's first message may dribble in.
-const strangerPause = 100 * time.Millisecond
-
-// Stranger names the program at the other end of a connection, if what came instead of
-// a frame is not ringcli's.
-func Stranger(conn net.Conn, err error) (program string, strange bool) {
-	var not *notFrameError
-	if !errors.As(err, &not) {
-		return "", false
-	}
-	_ = conn.SetReadDeadline(time.Now().Add(strangerPause))
-	more, _ := io.ReadAll(io.LimitReader(conn, 256)) // what there is
-	return strangers.Identify(append(not.head, more...)), true
-}
-
 // explain turns the failure to read a connection's first frame into a sentence
 // that names the program at the other end.
 func explain(conn net.Conn, err error, waited time.Duration) string {
-	program, strange := Stranger(conn, err)
-	short, isShort := errors.AsType[*shortError](err)
+	program, strange := oob.Stranger(conn, err)
+	short, isShort := errors.AsType[*oob.ShortError](err)
 	switch {
 	case isShort:
-		return fmt.Sprintf("connected, and sent %d of the %d bytes of a frame, and then: %v: stopped, or the path loses long packets", short.came, short.length, short.err)
+		return fmt.Sprintf("connected, and sent %d of the %d bytes of a frame, and then: %v: stopped, or the path loses long packets", short.Came, short.Length, short.Err)
 	case strange:
 		return program + " is there, not ringcli"
 	case errors.Is(err, os.ErrDeadlineExceeded):

@@ -3,19 +3,17 @@ package bootstrap
 import (
 	"bytes"
 	"context"
-	"encoding/binary"
 	"encoding/json"
 	"errors"
-	"io"
 	"net"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"ringcli/configs/codes"
 	"ringcli/configs/usage"
 	"ringcli/ring/bootstrap/hosts"
+	"ringcli/ring/bootstrap/oob"
 	"ringcli/ring/bootstrap/seal"
 )
 
@@ -108,7 +106,7 @@ func TestTokensDiffer(t *testing.T) {
 // Who has not shown the token ends no bring-up by rejecting it: the neighbour may come yet.
 func TestAnybodyRejects(t *testing.T) {
 	t.Parallel()
-	for _, r := range []rejection{{Token: tokenWrong}, {Token: tokenNone}, {Verdict: Verdict{Kind: KindMismatch, Code: codes.Version, Text: "of another version"}}} {
+	for _, r := range []rejection{{Token: oob.TokenWrong}, {Token: oob.TokenNone}, {Verdict: Verdict{Kind: KindMismatch, Code: codes.Version, Text: "of another version"}}} {
 		nodes := freshNodes(t, 2)
 		cfg := [2]Config{configFor(t, nodes, 0), configFor(t, nodes, 1)}
 		cfg[0].Token, cfg[1].Token = token(t, oneSecret), token(t, oneSecret)
@@ -120,8 +118,8 @@ func TestAnybodyRejects(t *testing.T) {
 		go func() {
 			conn, err := ln.Accept()
 			if err == nil {
-				_, err = ReadFrame(conn)
-				b, _ := Encode(TypeReject, 0, 1, 0, 0, r)
+				_, err = oob.ReadFrame(conn)
+				b, _ := oob.Encode(TypeReject, 0, 1, 0, 0, r)
 				_, _ = conn.Write(b)
 				_ = conn.Close()
 			}
@@ -155,10 +153,10 @@ func listenAs(t *testing.T, at hosts.Node, instance string, version int) {
 			if err != nil {
 				return
 			}
-			if f, err := ReadFrame(conn); err == nil && f.Type == TypeProbe {
-				asked, _ := decode[probe](f)
+			if f, err := oob.ReadFrame(conn); err == nil && f.Type == TypeProbe {
+				asked, _ := oob.Decode[probe](f)
 				payload, _ := json.Marshal(status{Itself: asked.Instance == instance})
-				b, _ := AppendFrame(nil, &Frame{Version: version, Type: TypeState, Sender: f.Receiver, Receiver: f.Sender, Edge: f.Edge, Payload: payload})
+				b, _ := oob.AppendFrame(nil, &oob.Frame{Version: version, Type: TypeState, Sender: f.Receiver, Receiver: f.Sender, Edge: f.Edge, Payload: payload})
 				_, _ = conn.Write(b)
 			}
 			_ = conn.Close()
@@ -174,23 +172,23 @@ func TestCraftedHello(t *testing.T) {
 			t.Parallel()
 			world := withTokens(t, secret, secret)
 			nodes, digest := world[0].cfg.List, world[0].digest
-			crafted := []*Frame{
+			crafted := []*oob.Frame{
 				{Version: 99, Type: TypeHello, Sender: 0, Receiver: 1, Payload: []byte(`{"instance":"it"}`)},
-				{Version: Version, Type: TypeHello, Sender: 0, Receiver: 1, Payload: []byte(`{"instance":"it","size":5,"digest":"x"}`)},
-				{Version: Version, Type: TypeHello, Sender: 0, Receiver: 1, Payload: []byte(`{"instance":"it","size":2,"digest":"x","list":["a:1","b:1"]}`)},
+				{Version: oob.Version, Type: TypeHello, Sender: 0, Receiver: 1, Payload: []byte(`{"instance":"it","size":5,"digest":"x"}`)},
+				{Version: oob.Version, Type: TypeHello, Sender: 0, Receiver: 1, Payload: []byte(`{"instance":"it","size":2,"digest":"x","list":["a:1","b:1"]}`)},
 			}
 			if secret != "" { // all that it takes without
-				crafted = append(crafted, &Frame{Version: Version, Type: TypeHello, Sender: 1, Receiver: 1, Edge: 1, Payload: []byte(`{"instance":"it","size":2,"digest":"` + digest + `"}`)},
-					&Frame{Version: Version, Type: TypeKnock, Sender: 0, Receiver: 1, Payload: []byte(`{"for":"hello","nonce":"AA=="}`)})
+				crafted = append(crafted, &oob.Frame{Version: oob.Version, Type: TypeHello, Sender: 1, Receiver: 1, Edge: 1, Payload: []byte(`{"instance":"it","size":2,"digest":"` + digest + `"}`)},
+					&oob.Frame{Version: oob.Version, Type: oob.TypeKnock, Sender: 0, Receiver: 1, Payload: []byte(`{"for":"hello","nonce":"AA=="}`)})
 			}
 			for i, f := range crafted {
 				conn, err := net.Dial("tcp", nodes[1].String())
 				if err != nil {
 					t.Fatal(err)
 				}
-				b, _ := AppendFrame(nil, f)
+				b, _ := oob.AppendFrame(nil, f)
 				_, _ = conn.Write(b)
-				if answer, err := ReadFrame(conn); err == nil && answer.Type != TypeReject {
+				if answer, err := oob.ReadFrame(conn); err == nil && answer.Type != TypeReject {
 					t.Errorf("hello %d: %s %s: expected to be rejected", i, answer.Type, answer.Payload)
 				}
 				_ = conn.Close()
@@ -207,13 +205,13 @@ func TestProbeTellsStrangersNothing(t *testing.T) {
 		world := withTokens(t, secret, secret)
 		c := world[1]
 		c.SetActivity("at work on the budget")
-		answer := callAs(t, c.cfg.List[1], &Frame{Version: Version, Type: TypeProbe, Sender: 0, Receiver: 1, Payload: []byte(`{"digest":"x"}`)})
+		answer := callAs(t, c.cfg.List[1], &oob.Frame{Version: oob.Version, Type: TypeProbe, Sender: 0, Receiver: 1, Payload: []byte(`{"digest":"x"}`)})
 		for _, telling := range []string{c.digest, c.self.Instance, "budget", c.cfg.List[0].String()} {
 			if strings.Contains(string(answer.Payload), telling) {
 				t.Errorf("token %q: a stranger is told %q: %s", secret, telling, answer.Payload)
 			}
 		}
-		if want := map[bool]Type{true: TypeState, false: TypeReject}[secret == ""]; answer.Type != want {
+		if want := map[bool]oob.Type{true: TypeState, false: TypeReject}[secret == ""]; answer.Type != want {
 			t.Errorf("token %q: answered with %s", secret, answer.Type)
 		}
 		// Who has both is told all but who this is.
@@ -251,98 +249,19 @@ func TestReplayedHandshake(t *testing.T) {
 	_, _ = conn.Write(recorded.sent.Bytes())
 	recorded.mu.Unlock()
 	_ = conn.SetDeadline(time.Now().Add(patience))
-	var last *Frame
+	var last *oob.Frame
 	for {
-		f, err := ReadFrame(conn)
+		f, err := oob.ReadFrame(conn)
 		if err != nil {
 			break
 		}
 		last = f
 	}
-	if last != nil && last.Type != TypeReject && last.Type != TypeChallenge {
+	if last != nil && last.Type != TypeReject && last.Type != oob.TypeChallenge {
 		t.Errorf("the last answer to a replay is %s %s", last.Type, last.Payload)
 	}
 	cfg = configFor(t, nodes, 0)
 	cfg.Token = token(t, oneSecret)
 	zero := openRank(t, cfg)
 	noErrors(t, each([]*Control{zero, one}, func(c *Control) error { return exchange(within(t), c) }))
-}
-
-// crowd is a number of callers that keep at it until the test ends.
-func crowd(t *testing.T, n int, call func()) {
-	t.Helper()
-	var running sync.WaitGroup
-	over := make(chan struct{})
-	for range n {
-		running.Go(func() {
-			for {
-				select {
-				case <-over:
-					return
-				default:
-					call()
-				}
-			}
-		})
-	}
-	t.Cleanup(func() { close(over); running.Wait() })
-}
-
-// Strangers of all kinds crowd the ports, and the ring comes up and works.
-func TestPortsUnderAttack(t *testing.T) {
-	huge := binary.BigEndian.AppendUint32([]byte(magic), 1<<31-1)
-	knocking, _ := Encode(TypeKnock, 0, 0, 1, 0, knock{For: TypeHello, Nonce: make([]byte, 32)})
-	proving, _ := Encode(TypeProof, 0, 0, 1, 0, proof{make([]byte, 32)})
-	probing, _ := Encode(TypeProbe, 0, 0, 1, 0, nil)
-	for name, attack := range map[string]struct {
-		say  []byte
-		hold bool // the connection, saying nothing more
-	}{
-		"garbage":           {bytes.Repeat([]byte("garbage\x00\xff"), 1000), false},
-		"connections":       {nil, true},
-		"slow loris":        {[]byte(magic), true},
-		"frames of 2 GiB":   {append(huge, make([]byte, 1<<16)...), false},
-		"knocks":            {knocking, true},
-		"wrong proofs":      {append(knocking, proving...), false},
-		"probes":            {probing, false},
-		"half of the knock": {knocking[:len(knocking)/2], true},
-	} {
-		for _, secret := range []string{"", oneSecret} {
-			t.Run(name+" "+secret, func(t *testing.T) {
-				t.Parallel()
-				world := withTokens(t, secret, secret)
-				const held = 400 // more than three lobbies
-				var mu sync.Mutex
-				var conns []net.Conn
-				crowd(t, 2, func() {
-					conn, err := net.Dial("tcp", world[1].cfg.List[1].String())
-					if err != nil {
-						time.Sleep(time.Millisecond)
-						return
-					}
-					_ = conn.SetDeadline(time.Now().Add(time.Second))
-					_, _ = conn.Write(attack.say)
-					if !attack.hold {
-						_, _ = io.Copy(io.Discard, conn)
-						_ = conn.Close()
-						return
-					}
-					mu.Lock()
-					defer mu.Unlock()
-					if conns = append(conns, conn); len(conns) > held {
-						_ = conns[0].Close()
-						conns = conns[1:]
-					}
-				})
-				time.Sleep(100 * time.Millisecond) // for a crowd to gather
-				noErrors(t, each(world, func(c *Control) error { return exchange(within(t), c) }))
-				noErrors(t, each(world, func(c *Control) error { return c.Barrier(within(t)) }))
-				mu.Lock()
-				defer mu.Unlock()
-				for _, conn := range conns {
-					_ = conn.Close()
-				}
-			})
-		}
-	}
 }

@@ -19,6 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"ringcli/ring/bootstrap/seal"
+	"ringcli/verbs/route"
 )
 
 // The states of TCP sockets in /proc/net/tcp (Linux include/net/tcp_states.h).
@@ -81,23 +82,13 @@ type Key struct {
 
 // This returns this process's, nil if it is not known.
 func This() *Key {
-	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
-	if err != nil {
-		return nil
-	}
+	host := route.ThisHost()
 	space, err := os.Readlink("/proc/self/ns/pid")
-	if err != nil {
-		return nil
-	}
-	network, err := os.Readlink("/proc/self/ns/net")
-	if err != nil {
-		return nil
-	}
 	s, ok := Read(os.Getpid())
-	if !ok {
+	if host.Missing != "" || err != nil || !ok {
 		return nil
 	}
-	return &Key{strings.TrimSpace(string(boot)) + " " + space, network, s.Start}
+	return &Key{host.BootID + " " + space, host.NetNS, s.Start}
 }
 
 // Stat is what /proc/PID/stat says (proc_pid_stat(5)).
@@ -146,10 +137,7 @@ func read(path string) (s Stat, ok bool) {
 // PacketsIn counts the packets that have come over a connection, those that bring nothing
 // new included; 0 if that cannot be had.
 func PacketsIn(conn net.Conn) (n uint32) {
-	if s, ok := conn.(*seal.Conn); ok {
-		conn = s.Conn
-	}
-	c, ok := conn.(syscall.Conn)
+	c, ok := seal.Raw(conn).(syscall.Conn)
 	if !ok {
 		return 0
 	}

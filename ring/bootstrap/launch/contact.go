@@ -56,7 +56,7 @@ type Ring struct {
 func Gather(ctx context.Context, l Launcher, self Self) (*Ring, error) {
 	c := contact{Rank: self.Rank, From: self.From, Port: self.Port, Addrs: addresses(), Advertise: self.Advertise}
 	if g, ok := l.(*guest); ok {
-		c.Via, c.To = addrOf(g.LocalAddr()), g.arrived
+		c.Via, c.To = g.Local(), g.Peer.At
 	}
 	if self.Rank < 0 {
 		c.Rank, c.From = l.Rank(), ""
@@ -107,12 +107,6 @@ func Advertised(setting string) (string, error) {
 		}
 	}
 	return "", usage.Codedf(codes.AddressForeign, "advertise is the network %s, and this host has no address in it: expected one of %s", setting, own)
-}
-
-// addrOf is the address of a TCP connection's end.
-func addrOf(a net.Addr) netip.Addr {
-	end, _ := netip.ParseAddrPort(a.String()) // else invalid, which none is
-	return end.Addr().Unmap()
 }
 
 // namesOf are the names of the ranks' hosts. One that several hosts have, as containers do, or

@@ -154,7 +154,7 @@ func TestDisagree(t *testing.T) {
 	}{
 		"size":     {func(o *launch.Options) { o.Size = 3 }, func(*launch.Options) {}, "is one of 3 ranks, and rank 1 one of 2"},
 		"no token": {func(o *launch.Options) { o.Token = tokens[0] }, func(*launch.Options) {}, "one has a token, the other has none"},
-		"token":    {func(o *launch.Options) { o.Token = tokens[0] }, func(o *launch.Options) { o.Token = tokens[1] }, "this rank has another token"},
+		"token":    {func(o *launch.Options) { o.Token = tokens[0] }, func(o *launch.Options) { o.Token = tokens[1] }, "rank 0 has another token than this rank"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -2,8 +2,6 @@ package launch
 
 import (
 	"context"
-	"crypto/subtle"
-	"errors"
 	"fmt"
 	"net"
 	"strconv"
@@ -13,21 +11,22 @@ import (
 	"ringcli/configs/codes"
 	"ringcli/configs/usage"
 	"ringcli/ring/bootstrap/calls"
-	"ringcli/ring/bootstrap/seal"
+	"ringcli/ring/bootstrap/oob"
 )
 
 // member is a rank as rank 0 knows it.
 type member struct {
-	*line
-	who string
-	got bool // its data of this round is there
-	sum []byte
+	*oob.Conn // nil until it has been welcomed
+	who       string
+	got       bool // its data of this round is there
+	sum       []byte
 }
 
 // host is rank 0.
 type host struct {
 	meeting
 	listener net.Listener
+	end      context.CancelFunc // of the server
 	running  sync.WaitGroup
 
 	mu      sync.Mutex // guards the following
@@ -50,95 +49,68 @@ func (m meeting) listen(ctx context.Context) (Launcher, error) {
 		}
 		if listener, err = new(net.ListenConfig).Listen(ctx, "tcp", ":"+strconv.Itoa(m.port+i)); err == nil {
 			h := &host{meeting: m, listener: listener, members: make(map[int]*member), changed: make(chan struct{}, 1)}
-			h.running.Go(h.accept)
+			s := oob.Server{
+				Protocol: protocol, Hello: oob.Hello{Name: "rank 0"}, Greeting: greeting{m.job, m.port, m.size, m.token != nil}, Token: m.token,
+				Admit: h.admit, Handle: h.hear, Refused: func(net.Addr, error) {}, // a stranger, or one that looks elsewhere
+			}
+			var life context.Context
+			life, h.end = context.WithCancel(context.WithoutCancel(ctx))
+			h.running.Go(func() { _ = s.Serve(life, listener) }) // until Close
 			return h, nil
 		}
 	}
 	return nil, usage.Codedf(codes.PortTaken, "rank 0 of %d listens for the others: TCP port %d and those after it, %d in all, are not free (%v): expected one that is; another --master-port", m.size, m.port, candidates, err)
 }
 
-func (h *host) accept() {
-	for {
-		conn, err := h.listener.Accept()
-		if errors.Is(err, net.ErrClosed) {
-			return
-		}
-		if err != nil { // out of descriptors: some are given back soon
-			time.Sleep(pause)
-			continue
-		}
-		h.running.Go(func() { h.greet(conn) })
+// admit lets a rank in, unless it is none that is awaited.
+func (h *host) admit(_ net.Addr, who oob.Hello) (leave func(), err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	first := h.members[who.Rank]
+	switch {
+	case who.Rank < 1 || who.Rank >= h.size:
+		return nil, usage.Codedf(codes.List, "%s: expected 1 to %d of a rank that calls", who.Name, h.size-1)
+	case first != nil:
+		return nil, usage.Codedf(codes.List, "%s is here, and %s comes: expected one; each rank needs its own --index", first.who, who.Name)
+	case h.closed:
+		return nil, usage.Codedf(codes.List, "all ranks were there, and rank 0 has gone on")
 	}
+	m := &member{who: who.Name}
+	h.members[who.Rank] = m
+	return func() {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		if m.Conn == nil { // it has not heard that it is welcome
+			delete(h.members, who.Rank)
+		}
+	}, nil
 }
 
-// greet lets a rank in, and hears what it says until it is gone.
-func (h *host) greet(conn net.Conn) {
-	defer func() { _ = conn.Close() }()
-	l := newLine(conn)
-	g := greeting{Magic: magic, Version: version, Job: h.job, Port: h.port, Size: h.size, Nonce: nonce(), Token: h.token != nil}
-	var who hello
-	_ = l.SetDeadline(time.Now().Add(patience)) // fails on a closed one only
-	if l.say(g) != nil || l.hear(&who, maxHello) != nil {
-		return // a stranger, or one that looks elsewhere
-	}
-	shake := h.handshake(who.Rank, who.Nonce, g.Nonce)
-	w := word{At: addrOf(conn.LocalAddr())}
-	if h.token != nil {
-		if subtle.ConstantTimeCompare(who.Proof, h.token.Proof(shake, seal.Dialler)) != 1 {
-			_ = l.say(word{Error: "this rank has another token: give all ranks the same --token-file or RINGCLI_TOKEN"})
-			return
-		}
-		w.Proof = h.token.Proof(shake, seal.Listener)
-	}
-	m := &member{line: l, who: fmt.Sprintf("rank %d (host %s, pid %d)", who.Rank, who.Host, who.PID)}
-	if h.token != nil {
-		sealed, err := h.token.Seal(conn, shake, seal.Listener, seal.Dialler)
-		if err != nil {
-			return
-		}
-		m.line = newLine(sealed)
-	}
-	if why := h.enter(who.Rank, m, func() error { return l.say(w) }); why != "" {
-		_ = l.say(word{Error: why})
-		return
-	}
-	_ = conn.SetDeadline(time.Time{})
+// hear reads what a rank says until it is gone.
+func (h *host) hear(c *oob.Conn) error {
+	h.mu.Lock()
+	m := h.members[c.Peer.Rank]
+	m.Conn = c
+	h.mu.Unlock()
 	for {
-		var said word
-		err := m.hear(&said, maxText)
+		var data []byte
+		_, read, err := c.Next(c.Context())
+		if err == nil {
+			err = read(&data)
+		}
 		h.mu.Lock()
 		switch {
 		case err != nil && !h.closed && h.failure == nil:
 			h.failure = fmt.Errorf("%s has hung up before all ranks were there: it has ended", m.who)
 		case err == nil:
-			m.sum, m.got = said.Data, true
+			m.sum, m.got = data, true
 		}
 		h.mu.Unlock()
 		h.change()
 		if err != nil {
-			return
+			return nil
 		}
 	}
-}
-
-// enter takes a rank in, which hears so before anything else, or returns why not.
-func (h *host) enter(rank int, m *member, welcome func() error) (why string) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if rank < 1 || rank >= h.size {
-		return fmt.Sprintf("%s: expected 1 to %d of a rank that calls", m.who, h.size-1)
-	}
-	if first := h.members[rank]; first != nil {
-		return fmt.Sprintf("%s is here, and %s comes: expected one; each rank needs its own --index", first.who, m.who)
-	}
-	if h.closed {
-		return "all ranks were there, and rank 0 has gone on"
-	}
-	if err := welcome(); err != nil {
-		return err.Error()
-	}
-	h.members[rank] = m
-	return ""
 }
 
 func (h *host) change() {
@@ -184,10 +156,11 @@ func (h *host) absent() (ranks []int) {
 }
 
 // tell says something to all that are here. h.mu is held.
-func (h *host) tell(w word) {
+func (h *host) tell(say func(*oob.Conn)) {
 	for _, m := range h.members {
-		_ = m.SetWriteDeadline(time.Now().Add(patience)) // of who does not read its reader hears
-		_ = m.say(w)
+		if m.Conn != nil {
+			say(m.Conn)
+		}
 	}
 }
 
@@ -204,7 +177,7 @@ func (h *host) AllGather(ctx context.Context, own []byte) ([][]byte, error) {
 			for r, m := range h.members {
 				all[r], m.sum, m.got = m.sum, nil, false
 			}
-			h.tell(word{All: all})
+			h.tell(func(c *oob.Conn) { _ = c.Send(kindAll, all) }) // of who does not read hear hears
 			h.mu.Unlock()
 			return all, nil
 		case err != nil:
@@ -213,7 +186,7 @@ func (h *host) AllGather(ctx context.Context, own []byte) ([][]byte, error) {
 			err = h.without(missing, context.Cause(ctx))
 		}
 		if err != nil {
-			h.tell(word{Error: err.Error(), Usage: usage.Is(err)})
+			h.tell(func(c *oob.Conn) { c.Fail(err) })
 			h.mu.Unlock()
 			return nil, err
 		}
@@ -223,7 +196,8 @@ func (h *host) AllGather(ctx context.Context, own []byte) ([][]byte, error) {
 		case <-h.changed:
 		case <-tick.C:
 			h.mu.Lock()
-			h.tell(word{Awaits: h.absent()})
+			awaits := h.absent()
+			h.tell(func(c *oob.Conn) { c.Note(awaits) })
 			h.mu.Unlock()
 		}
 	}
@@ -238,11 +212,8 @@ func (h *host) Barrier(ctx context.Context) error {
 func (h *host) Close() error {
 	h.mu.Lock()
 	h.closed = true
-	for _, m := range h.members {
-		_ = m.Close() // what it was told is on its way
-	}
 	h.mu.Unlock()
-	err := h.listener.Close()
+	h.end()
 	h.running.Wait()
-	return err
+	return nil
 }

@@ -19,7 +19,6 @@ import (
 	"time"
 
 	"ringcli/configs/usage"
-	"ringcli/ring/bootstrap"
 	"ringcli/ring/bootstrap/hosts"
 	"ringcli/ring/bootstrap/launch"
 	"ringcli/ring/bootstrap/seal"
@@ -58,9 +57,6 @@ func runRank(kind string) int {
 }
 
 func open(ctx context.Context, kind string) (launch.Launcher, error) {
-	if kind == listed {
-		return openListed(ctx)
-	}
 	o := launch.Options{Kind: kind, Rank: -1}
 	o.Rank, _ = strconv.Atoi(os.Getenv("RANK"))
 	o.Size, _ = strconv.Atoi(os.Getenv("WORLD_SIZE"))
@@ -78,47 +74,6 @@ func open(ctx context.Context, kind string) (launch.Launcher, error) {
 		o.Token = token
 	}
 	return launch.Open(ctx, o)
-}
-
-// listed is the launcher of a list: the control ring itself.
-const listed = "list"
-
-type control struct {
-	*bootstrap.Control
-	rank, size int
-}
-
-func openListed(ctx context.Context) (launch.Launcher, error) {
-	nodes, err := hosts.Parse(os.Getenv("RINGTEST_LIST"), 18600)
-	if err != nil {
-		return nil, err
-	}
-	rank, err := strconv.Atoi(os.Getenv("RANK"))
-	if err != nil {
-		return nil, err
-	}
-	found, err := hosts.Resolve(ctx, nodes, nil) // of addresses
-	if err != nil {
-		return nil, err
-	}
-	addrs := hosts.First(found, nodes)
-	c, err := bootstrap.Open(ctx, bootstrap.Config{List: nodes, Rank: rank, Addrs: addrs, Bind: addrs[rank]})
-	if err == nil {
-		_, _, err = c.Exchange(ctx, nil, nil)
-	}
-	return control{c, rank, len(nodes)}, err
-}
-
-func (c control) Rank() int { return c.rank }
-func (c control) Size() int { return c.size }
-
-func (c control) AllGather(ctx context.Context, own []byte) ([][]byte, error) {
-	return c.Gather(ctx, bootstrap.Purpose{What: "gather"}, own)
-}
-
-func (c control) Barrier(ctx context.Context) error {
-	_, err := c.Gather(ctx, bootstrap.Purpose{What: "barrier"}, nil)
-	return err
 }
 
 // saying is what a rank says in a round, of any length and with any byte in it.
@@ -236,16 +191,6 @@ func freePort(t *testing.T) int {
 
 func TestConformance(t *testing.T) {
 	const n = 4
-	t.Run("list", func(t *testing.T) {
-		list, port := "", freePort(t)
-		for i := range n {
-			list += fmt.Sprintf("127.0.0.%d:%d,", i+1, port)
-		}
-		out, errs := ranks(t, n, listed, func(r int) []string {
-			return []string{"RINGTEST_LIST=" + strings.TrimSuffix(list, ","), fmt.Sprint("RANK=", r)}
-		}, nil)
-		conformed(t, out, errs)
-	})
 	for _, token := range []string{"", "RINGTEST_TOKEN=nobody would guess this"} {
 		t.Run("master"+token, func(t *testing.T) {
 			port := freePort(t)

@@ -1,16 +1,10 @@
 package launch
 
 import (
-	"bufio"
 	"context"
-	"crypto/rand"
-	"crypto/subtle"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net"
-	"net/netip"
 	"os"
 	"slices"
 	"strconv"
@@ -22,21 +16,15 @@ import (
 	"ringcli/configs/usage"
 	"ringcli/ring/bootstrap/calls"
 	"ringcli/ring/bootstrap/hosts"
+	"ringcli/ring/bootstrap/oob"
 	"ringcli/ring/bootstrap/seal"
 	"ringcli/trace"
 )
 
 // meeting is where ranks find each other: at rank 0, which speaks first, so that a caller
 // knows whom it has reached before it says anything: torchrun's own store listens at
-// MASTER_PORT, and then rank 0 does at the next.
-//
-//	rank r                     rank 0
-//	   │ ◀─ greeting ──────────── │  who it is, for which job of how many ranks
-//	   │ ── hello ──────────────▶ │  which rank it is, and with a token its proof
-//	   │ ◀─ welcome ───────────── │  or why not; with a token its proof, sealed after it
-//	   │ ── data ───────────────▶ │
-//	   │ ◀─ who is awaited ────── │  now and then
-//	   │ ◀─ everybody's data ──── │  or what has failed
+// MASTER_PORT, and then rank 0 does at the next. After the handshake of package oob each rank
+// sends data, and rank 0 answers with everybody's; now and then it notes whom it waits for.
 type meeting struct {
 	rank, size int
 	hosts      []string // of which rank 0 has one, most likely the first
@@ -57,106 +45,26 @@ const (
 	pause = 100 * time.Millisecond
 	// notice is between two words of rank 0 about whom it waits for.
 	notice = 500 * time.Millisecond
-	// maxText bounds a message: what a million ranks say of themselves does not get here.
-	maxText = 64 << 20
-	// maxHello bounds what a stranger may say.
-	maxHello = 4 << 10
 )
 
-const magic, version = "ringcli launch", 1
+// protocol is what the ranks speak. What a million ranks say of themselves does not get here.
+var protocol = &oob.Protocol{
+	Type: "launch", Version: 2, Greets: true, Server: "rank 0", Client: "this rank", Program: "rank 0",
+	SameToken: "give all ranks the same --token-file or RINGCLI_TOKEN", MaxMessage: 64 << 20,
+}
 
-type (
-	greeting struct {
-		Magic   string `json:"magic"`
-		Version int    `json:"version"`
-		Job     string `json:"job"`
-		Port    int    `json:"port"` // the one that is meant, whichever it is
-		Size    int    `json:"size"`
-		Nonce   []byte `json:"nonce"`
-		Token   bool   `json:"token"`
-	}
-	hello struct {
-		Rank  int    `json:"rank"`
-		Host  string `json:"host"`
-		PID   int    `json:"pid"`
-		Nonce []byte `json:"nonce"`
-		Proof []byte `json:"proof,omitempty"`
-	}
-	// word is anything said after that.
-	word struct {
-		Proof  []byte   `json:"proof,omitempty"`
-		Data   []byte   `json:"data,omitempty"`
-		All    [][]byte `json:"all,omitempty"`
-		Awaits []int    `json:"awaits,omitempty"`
-		Error  string   `json:"error,omitempty"`
-		Usage  bool     `json:"usage,omitempty"` // of an error: bad usage
-		// At is the address of rank 0 at which the caller has arrived.
-		At netip.Addr `json:"at,omitzero"`
-	}
+// The messages: a rank's data, and everybody's by rank.
+const (
+	kindData = "data"
+	kindAll  = "all"
 )
 
-// line is a connection on which JSON is spoken.
-type line struct {
-	net.Conn
-	in *bufio.Reader
-	at netip.Addr // of rank 0, from its welcome
-}
-
-func newLine(conn net.Conn) *line { return &line{Conn: conn, in: bufio.NewReaderSize(conn, maxHello)} }
-
-func (l *line) say(what any) error {
-	text, err := json.Marshal(what)
-	if err == nil {
-		_, err = l.Write(append(text, '\n'))
-	}
-	return err
-}
-
-// hear reads one message of at most so many bytes.
-func (l *line) hear(into any, limit int) error {
-	var text []byte
-	for {
-		part, err := l.in.ReadSlice('\n')
-		text = append(text, part...)
-		switch {
-		case len(text) > limit:
-			return fmt.Errorf("a message of more than %d bytes", limit)
-		case err == nil:
-			return json.Unmarshal(text, into)
-		case !errors.Is(err, bufio.ErrBufferFull):
-			return err
-		}
-	}
-}
-
-// until ends what a connection waits for with ctx. The function that it returns gives the
-// connection back without a deadline.
-func until(ctx context.Context, conn interface{ SetDeadline(time.Time) error }) (back func()) {
-	over := make(chan struct{})
-	stop := context.AfterFunc(ctx, func() {
-		defer close(over)
-		_ = conn.SetDeadline(time.Unix(1, 0)) // fails on a closed one only
-	})
-	return func() {
-		if stop() {
-			return
-		}
-		<-over // else it might be the last to set one
-		_ = conn.SetDeadline(time.Time{})
-	}
-}
-
-func (m *meeting) handshake(rank int, dialler, listener []byte) *seal.Handshake {
-	h := &seal.Handshake{Version: version, Purpose: "launch " + m.job, Sender: rank}
-	copy(h.Dialler[:], dialler)
-	copy(h.Listener[:], listener)
-	return h
-}
-
-func nonce() []byte {
-	b := make([]byte, 32)
-	_, _ = rand.Read(b) // never fails
-	return b
+// greeting is what rank 0 says first.
+type greeting struct {
+	Job   string `json:"job"`
+	Port  int    `json:"port"` // the one that is meant, whichever it is
+	Size  int    `json:"size"`
+	Token bool   `json:"token"`
 }
 
 func meet(ctx context.Context, m meeting) (Launcher, error) {
@@ -172,13 +80,17 @@ func meet(ctx context.Context, m meeting) (Launcher, error) {
 // guest is a rank at rank 0.
 type guest struct {
 	meeting
-	*line
-	at      string     // of rank 0
-	arrived netip.Addr // so, as rank 0 has it
+	*oob.Conn
+	at string // of rank 0
 }
 
 func (g *guest) Rank() int { return g.rank }
 func (g *guest) Size() int { return g.size }
+
+func (g *guest) Close() error {
+	g.Conn.Close()
+	return nil
+}
 
 // others is how many hosts besides the first are called in one round, at the same time.
 const others = 16
@@ -189,9 +101,9 @@ func (m meeting) call(ctx context.Context) (Launcher, error) {
 	last := errors.New("it was not called yet") // of the first host and port, which are meant
 	warned := false
 	for at := 1; ; {
-		l, address, err := m.callHost(ctx, m.hosts[0])
+		c, address, err := m.callHost(ctx, m.hosts[0])
 		if err == nil {
-			return &guest{m, l, address, l.at}, nil
+			return &guest{m, c, address}, nil
 		}
 		if usage.Is(err) {
 			return nil, err
@@ -209,8 +121,8 @@ func (m meeting) call(ctx context.Context) (Launcher, error) {
 		for i := range found {
 			host := m.hosts[1+(at-1+i)%(len(m.hosts)-1)]
 			round.Go(func() {
-				if l, address, err := m.callHost(ctx, host); err == nil {
-					found[i] = &guest{m, l, address, l.at}
+				if c, address, err := m.callHost(ctx, host); err == nil {
+					found[i] = &guest{m, c, address}
 				} else if usage.Is(err) {
 					refused[i] = err
 				}
@@ -244,7 +156,7 @@ func (m meeting) places() string {
 
 // callHost calls the ports of a host, at each of its addresses. The error is that of the first
 // port, but for one of usage.
-func (m meeting) callHost(ctx context.Context, host string) (l *line, address string, err error) {
+func (m meeting) callHost(ctx context.Context, host string) (c *oob.Conn, address string, err error) {
 	addrs, err := hosts.Lookup(ctx, host)
 	if err != nil {
 		return nil, "", fmt.Errorf("%q has no address: %w", host, err)
@@ -256,9 +168,9 @@ func (m meeting) callHost(ctx context.Context, host string) (l *line, address st
 				break
 			}
 			address = net.JoinHostPort(a.String(), strconv.Itoa(m.port+i))
-			l, err := m.try(ctx, address)
+			c, err := m.try(ctx, address)
 			if err == nil || usage.Is(err) {
-				return l, address, err
+				return c, address, err
 			}
 			if i == 0 {
 				first = append(first, err)
@@ -273,89 +185,63 @@ func (m meeting) callHost(ctx context.Context, host string) (l *line, address st
 
 // try calls one port. Errors of usage are rank 0's answer; others are that nobody answers,
 // or somebody else.
-func (m *meeting) try(ctx context.Context, at string) (l *line, err error) {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+func (m *meeting) try(ctx context.Context, at string) (*oob.Conn, error) {
+	limited, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	conn, err := new(net.Dialer).DialContext(ctx, "tcp", at)
+	raw, err := new(net.Dialer).DialContext(limited, "tcp", at)
 	if err != nil {
 		return nil, err
 	}
-	l = newLine(conn)
-	defer func() {
-		if err != nil {
-			_ = conn.Close()
-		}
-	}()
-	defer until(ctx, l)()
-	var g greeting
-	if err := l.hear(&g, maxHello); err != nil || g.Magic != magic {
-		return nil, fmt.Errorf("%s: another program listens there", at)
-	}
-	switch {
-	case g.Job != m.job, g.Port != m.port:
-		return nil, fmt.Errorf("%s: rank 0 of another job listens there: %q of port %d, and this one is %q", at, g.Job, g.Port, m.job)
-	case g.Version != version:
-		return nil, usage.Codedf(codes.Version, "rank 0 at %s speaks version %d, and this rank %d: install the same ringcli on all nodes", at, g.Version, version)
-	case g.Size != m.size:
-		return nil, usage.Codedf(codes.List, "rank 0 at %s is one of %d ranks, and rank %d one of %d: give all the same --world-size", at, g.Size, m.rank, m.size)
-	case g.Token != (m.token != nil):
-		return nil, usage.Codedf(codes.Token, "rank 0 at %s and rank %d: one has a token, the other has none: give all ranks the same --token-file or RINGCLI_TOKEN", at, m.rank)
-	}
 	host, _ := os.Hostname()
-	h := hello{Rank: m.rank, Host: host, PID: os.Getpid(), Nonce: nonce()}
-	shake := m.handshake(m.rank, h.Nonce, g.Nonce)
-	if m.token != nil {
-		h.Proof = m.token.Proof(shake, seal.Dialler)
+	c := oob.Caller{
+		Protocol: protocol, Token: m.token, Hello: oob.Hello{Name: fmt.Sprintf("rank %d (host %s, pid %d)", m.rank, host, os.Getpid()), Rank: m.rank},
+		Greeted: func(read func(any) error) error { return m.compare(at, read) },
 	}
-	var w word
-	if err := l.say(h); err != nil {
-		return nil, err
+	conn, err := c.Join(limited, context.WithoutCancel(ctx), raw, at)
+	if said, ok := errors.AsType[*oob.PeerError](err); ok {
+		return nil, usage.Codedf(said.Code, "rank 0 at %s: %s", at, said.Text)
 	}
-	if err := l.hear(&w, maxHello); err != nil {
-		return nil, fmt.Errorf("%s: rank 0 has not answered: %w", at, err)
-	}
-	if w.Error != "" {
-		return nil, usage.Codedf(codes.List, "rank 0 at %s: %s", at, w.Error)
-	}
-	if m.token != nil {
-		if subtle.ConstantTimeCompare(w.Proof, m.token.Proof(shake, seal.Listener)) != 1 {
-			return nil, usage.Codedf(codes.Token, "who listens at %s does not have this rank's token", at)
-		}
-		sealed, err := m.token.Seal(conn, shake, seal.Dialler, seal.Listener)
-		l = newLine(sealed)
-		l.at = w.At
-		return l, err
-	}
-	l.at = w.At
-	return l, nil
+	return conn, err
 }
 
-func (g *guest) AllGather(ctx context.Context, own []byte) ([][]byte, error) {
-	defer until(ctx, g)()
+// compare says why whoever greets is not this rank's rank 0.
+func (m *meeting) compare(at string, read func(any) error) error {
+	var g greeting
+	err := read(&g)
+	switch {
+	case g.Port == 0:
+		return fmt.Errorf("%s: another program listens there", at)
+	case g.Job != m.job, g.Port != m.port:
+		return fmt.Errorf("%s: rank 0 of another job listens there: %q of port %d, and this one is %q", at, g.Job, g.Port, m.job)
+	case err != nil: // of another version
+		return fmt.Errorf("rank 0 at %s: %w", at, err)
+	case g.Size != m.size:
+		return usage.Codedf(codes.List, "rank 0 at %s is one of %d ranks, and rank %d one of %d: give all the same --world-size", at, g.Size, m.rank, m.size)
+	case g.Token != (m.token != nil):
+		return usage.Codedf(codes.Token, "rank 0 at %s and rank %d: one has a token, the other has none: %s", at, m.rank, protocol.SameToken)
+	}
+	return nil
+}
+
+func (g *guest) AllGather(ctx context.Context, own []byte) (all [][]byte, err error) {
+	_ = g.Send(kindData, own) // why it cannot be sent is why nothing comes
+	_, read, err := g.Next(ctx)
+	if err == nil {
+		err = read(&all)
+	}
+	said, failed := errors.AsType[*oob.PeerError](err)
 	var awaits []int
-	err := g.say(word{Data: own})
-	for err == nil {
-		var w word
-		if err = g.hear(&w, maxText); err != nil {
-			break
-		}
-		switch {
-		case w.Usage:
-			return nil, usage.Errorf("rank 0 at %s: %s", g.at, w.Error)
-		case w.Error != "":
-			return nil, fmt.Errorf("rank 0 at %s: %s", g.at, w.Error)
-		case len(w.All) == g.size:
-			return w.All, nil
-		}
-		awaits = w.Awaits
-	}
-	if ctx.Err() != nil {
-		if len(awaits) > 0 {
-			return nil, fmt.Errorf("rank %d of %d: awaited %s, of which rank 0 at %s has not heard: %w", g.rank, g.size, calls.Ranks(awaits), g.at, context.Cause(ctx))
-		}
-		return nil, fmt.Errorf("rank %d of %d: awaited rank 0 at %s to say who the others are: %w", g.rank, g.size, g.at, context.Cause(ctx))
-	}
-	if errors.Is(err, io.EOF) {
+	g.Noted(&awaits)
+	switch {
+	case err == nil:
+		return all, nil
+	case failed && said.Usage:
+		return nil, usage.Errorf("rank 0 at %s: %s", g.at, said.Text)
+	case failed:
+		return nil, fmt.Errorf("rank 0 at %s: %s", g.at, said.Text)
+	case ctx.Err() != nil && len(awaits) > 0:
+		return nil, fmt.Errorf("rank %d of %d: awaited %s, of which rank 0 at %s has not heard: %w", g.rank, g.size, calls.Ranks(awaits), g.at, err)
+	case errors.Is(err, oob.ErrBye):
 		err = errors.New("it has hung up: it has ended")
 	}
 	return nil, fmt.Errorf("rank %d of %d: awaited rank 0 at %s to say who the others are: %w", g.rank, g.size, g.at, err)

@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
 
 	"ringcli/configs/usage"
 )
@@ -171,4 +172,21 @@ func (p *pmi) Close() error {
 	defer cancel()
 	_, err := p.ask(ctx, "cmd=finalize", "finalize_ack")
 	return errors.Join(err, p.conn.Close())
+}
+
+// until ends what a connection waits for with ctx. The function that it returns gives the
+// connection back without a deadline.
+func until(ctx context.Context, conn *os.File) (back func()) {
+	over := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		defer close(over)
+		_ = conn.SetDeadline(time.Unix(1, 0)) // fails on a closed one only
+	})
+	return func() {
+		if stop() {
+			return
+		}
+		<-over // else it might be the last to set one
+		_ = conn.SetDeadline(time.Time{})
+	}
 }

@@ -126,6 +126,14 @@ type Conn struct {
 	rest    []byte // of the last record
 }
 
+// Raw is the connection below, of one that is sealed.
+func Raw(conn net.Conn) net.Conn {
+	if s, ok := conn.(*Conn); ok {
+		return s.Conn
+	}
+	return conn
+}
+
 func (s *Conn) Write(b []byte) (n int, err error) {
 	for n < len(b) && err == nil {
 		text := b[n:min(len(b), n+maxRecord)]

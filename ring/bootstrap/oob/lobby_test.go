@@ -1,4 +1,4 @@
-package lobby
+package oob
 
 import (
 	"fmt"
@@ -24,14 +24,14 @@ func TestLobby(t *testing.T) {
 	var l Lobby
 	neighbour := &fakeConn{from: "10.0.0.1:5"}
 	few := []*fakeConn{{from: "10.0.0.2:1"}, {from: "10.0.0.2:2"}}
-	l.Enter(neighbour)
+	l.enter(neighbour)
 	for _, f := range few {
-		l.Enter(f)
+		l.enter(f)
 	}
 	var crowd []*fakeConn
 	for i := range 10_000 {
 		crowd = append(crowd, &fakeConn{from: fmt.Sprintf("10.0.0.3:%d", 1+i)})
-		if !l.Enter(crowd[i]) || crowd[i].closed {
+		if !l.enter(crowd[i]) || crowd[i].closed {
 			t.Fatalf("caller %d was not let in", i)
 		}
 		if len(l.conns) > maxPending {
@@ -51,7 +51,7 @@ func TestLobby(t *testing.T) {
 		t.Errorf("%d of the crowd are in, expected %d", open, maxPending-3)
 	}
 	l.Close()
-	if !neighbour.closed || l.Enter(&fakeConn{from: "10.0.0.1:6"}) {
+	if !neighbour.closed || l.enter(&fakeConn{from: "10.0.0.1:6"}) {
 		t.Error("open after close")
 	}
 }

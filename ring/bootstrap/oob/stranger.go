@@ -1,10 +1,13 @@
-// Package strangers knows programs that are likely to find the port of another.
-package strangers
+package oob
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
+	"io"
+	"net"
 	"regexp"
+	"time"
 )
 
 // Strangers that are likely to find the port: another fabric test that was given
@@ -46,4 +49,24 @@ func Identify(head []byte) string {
 func firstLine(b []byte) []byte {
 	line, _, _ := bytes.Cut(b, []byte("\n"))
 	return bytes.TrimSpace(line[:min(len(line), 40)])
+}
+
+// strangerPause is how long the rest of a foreign program's first message may take.
+const strangerPause = 100 * time.Millisecond
+
+// Stranger names the program at the other end of a connection, if what came instead of
+// a frame is not ringcli's.
+func Stranger(conn net.Conn, err error) (program string, strange bool) {
+	not, strange := errors.AsType[*notFrameError](err)
+	if !strange {
+		return "", false
+	}
+	return Identify(append(not.head, Rest(conn)...)), true
+}
+
+// Rest reads what a foreign program goes on to say, for Identify.
+func Rest(conn net.Conn) []byte {
+	_ = conn.SetReadDeadline(time.Now().Add(strangerPause)) // fails on a closed connection only, as the read will
+	more, _ := io.ReadAll(io.LimitReader(conn, 256))        // what there is
+	return more
 }

@@ -1,6 +1,4 @@
-// Package lobby lets callers of a port in, a few at a time, until they have said who they
-// are.
-package lobby
+package oob
 
 import (
 	"context"
@@ -30,8 +28,32 @@ const maxPending = 128
 // again is the pause before the next caller where there were no descriptors for one.
 const again = 20 * time.Millisecond
 
-// Enter takes a connection, unless the lobby is closed.
-func (l *Lobby) Enter(conn net.Conn) bool {
+// Serve accepts callers until the listener is closed, and returns when greet has returned for each
+// of them. A caller is in the lobby until greet calls Leave or returns, and its connection has a
+// deadline, patience from now. problem is told why no caller could be accepted; Serve goes on.
+func (l *Lobby) Serve(listener net.Listener, patience time.Duration, problem func(error), greet func(net.Conn)) {
+	var running sync.WaitGroup
+	defer running.Wait()
+	for {
+		conn, err := listener.Accept()
+		switch {
+		case errors.Is(err, net.ErrClosed):
+			return
+		case err != nil: // out of descriptors, or the caller was gone already
+			problem(err)
+			time.Sleep(again)
+		case l.enter(conn):
+			running.Go(func() {
+				defer l.Leave(conn)
+				_ = conn.SetDeadline(time.Now().Add(patience)) // fails on a closed connection only, as greet will
+				greet(conn)
+			})
+		}
+	}
+}
+
+// enter takes a connection, unless the lobby is closed.
+func (l *Lobby) enter(conn net.Conn) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.closed {
@@ -41,8 +63,7 @@ func (l *Lobby) Enter(conn net.Conn) bool {
 	if l.conns == nil {
 		l.conns = make(map[net.Conn]netip.Addr)
 	}
-	from, _ := netip.ParseAddrPort(conn.RemoteAddr().String())
-	l.conns[conn] = from.Addr().Unmap()
+	l.conns[conn] = AddrPort(conn.RemoteAddr()).Addr()
 	if len(l.conns) > maxPending {
 		l.evict(conn)
 	}
@@ -72,9 +93,7 @@ func (l *Lobby) evict(newcomer net.Conn) {
 
 // Leave is for a connection that is known, or gone. It reports whether it was there still.
 func (l *Lobby) Leave(conn net.Conn) bool {
-	if s, ok := conn.(*seal.Conn); ok {
-		conn = s.Conn
-	}
+	conn = seal.Raw(conn)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	_, there := l.conns[conn]
@@ -92,62 +111,39 @@ func (l *Lobby) Close() {
 	}
 }
 
-// Await accepts callers until greet takes one, and gives each so much patience to say who
-// it is. None holds up another, and few wait at a time. refused is told of those that
-// greet does not take, one at a time. It closes the listener.
+// Await accepts callers until greet takes one or ctx ends, and gives each so much patience to say
+// who it is. None holds up another. refused is told of those that greet does not take, one at a
+// time. It closes the listener.
 func Await[T any](ctx context.Context, listener net.Listener, patience time.Duration, greet func(net.Conn) (T, error), refused func(net.Conn, error)) (got T, err error) {
-	var (
-		callers Lobby
-		running sync.WaitGroup
-		mu      sync.Mutex // guards got and taken, and refused's turn
-		taken   bool
-	)
-	defer running.Wait()
-	defer callers.Close()
-	defer func() { _ = listener.Close() }() // it is closed then
-	defer context.AfterFunc(ctx, func() { _ = listener.Close() })()
-	for {
-		conn, err := listener.Accept()
-		switch {
-		case errors.Is(err, net.ErrClosed):
-			mu.Lock()
-			defer mu.Unlock()
-			if taken {
-				return got, nil
-			}
-			return got, err
-		case err != nil: // out of descriptors: some are given back soon
-			select {
-			case <-ctx.Done():
-			case <-time.After(again):
-			}
-			continue
-		case !callers.Enter(conn):
-			continue
-		}
-		running.Go(func() {
-			_ = conn.SetDeadline(time.Now().Add(patience)) // fails on a closed connection only, as greet will
-			stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
-			defer stop()
-			who, err := greet(conn)
-			if !callers.Leave(conn) && err == nil {
-				err = net.ErrClosed
-			}
-			mu.Lock()
-			defer mu.Unlock()
-			switch {
-			case err != nil:
-				_ = conn.Close()
-				if ctx.Err() == nil && !taken {
-					refused(conn, err)
-				}
-			case taken:
-				_ = conn.Close()
-			default:
-				_ = conn.SetDeadline(time.Time{})
-				got, taken = who, true
-				_ = listener.Close()
-			}
-		})
+	var callers Lobby
+	var mu sync.Mutex // guards got and taken, and refused's turn
+	taken := false
+	end := func() {
+		_ = listener.Close()
+		callers.Close()
 	}
+	defer context.AfterFunc(ctx, end)()
+	callers.Serve(listener, patience, func(error) {}, func(conn net.Conn) {
+		who, err := greet(conn)
+		if !callers.Leave(conn) && err == nil {
+			err = net.ErrClosed
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		switch {
+		case err != nil && ctx.Err() == nil && !taken:
+			refused(conn, err)
+			fallthrough
+		case err != nil, taken:
+			_ = conn.Close()
+		default:
+			_ = conn.SetDeadline(time.Time{})
+			got, taken = who, true
+			end()
+		}
+	})
+	if !taken {
+		return got, net.ErrClosed
+	}
+	return got, nil
 }

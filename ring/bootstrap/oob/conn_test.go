@@ -1,4 +1,4 @@
-package talk
+package oob
 
 import (
 	"context"
@@ -7,8 +7,8 @@ import (
 	"io"
 	"net"
 	"net/netip"
-	"regexp"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -16,13 +16,16 @@ import (
 
 	"ringcli/configs/codes"
 	"ringcli/configs/usage"
-	"ringcli/ring/bootstrap"
 	"ringcli/ring/bootstrap/seal"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const hung = time.Minute
+
+var protocol = &Protocol{
+	Type: "test", Version: 1, Server: "the server", Client: "the client", Program: "`ringcli test serve`", Absent: "no server has answered", SameToken: "give both ends the same",
+}
 
 func token(t *testing.T, secret string) *seal.Token {
 	t.Helper()
@@ -45,7 +48,7 @@ func serve(t *testing.T, s *Server) string {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	over := make(chan error, 1)
-	s.Name = "server:1"
+	s.Protocol, s.Hello.Name = protocol, "server:1"
 	if s.Timeout == 0 {
 		s.Timeout = hung
 	}
@@ -62,11 +65,12 @@ func serve(t *testing.T, s *Server) string {
 	return listener.Addr().String()
 }
 
-func dialler(t *testing.T, address, secret string) *Dialler {
-	return &Dialler{
-		Address: address, Token: token(t, secret), Timeout: hung, Hello: Hello{Name: "client:2", Purpose: "test"},
-		Waiting: func(string, time.Time) func() { return func() {} },
-	}
+func caller(t *testing.T, secret string) *Caller {
+	return &Caller{Protocol: protocol, Token: token(t, secret), Timeout: hung, Hello: Hello{Name: "client:2", Purpose: "test"}}
+}
+
+func (c *Caller) dial(t *testing.T, address string) (*Conn, error) {
+	return c.Call(t.Context(), netip.Addr{}, address, func() func() { return func() {} })
 }
 
 // Both ends know each other, talk both ways, and end in order, with a token and without.
@@ -74,11 +78,11 @@ func TestTalk(t *testing.T) {
 	for _, secret := range []string{"", "s"} {
 		done := make(chan error, 1)
 		address := serve(t, &Server{Token: token(t, secret), Handle: func(c *Conn) error {
-			if c.Peer != (Hello{"client:2", "test"}) || !strings.HasPrefix(c.Name(), "client:2 (127.0.0.1:") {
+			if c.Peer != (Hello{Name: "client:2", Purpose: "test"}) || !strings.HasPrefix(c.Name(), "client:2 (127.0.0.1:") {
 				t.Errorf("the client is %+v, %s", c.Peer, c.Name())
 			}
 			for {
-				kind, read, err := c.Next()
+				kind, read, err := c.Next(c.Context())
 				if err != nil {
 					done <- err
 					return err
@@ -92,7 +96,7 @@ func TestTalk(t *testing.T) {
 				}
 			}
 		}})
-		c, err := dialler(t, address, secret).Dial(t.Context())
+		c, err := caller(t, secret).dial(t, address)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -125,7 +129,7 @@ func TestTokens(t *testing.T) {
 		refused := make(chan error, 1)
 		address := serve(t, &Server{Token: token(t, c.server), Handle: func(*Conn) error { t.Error("it was served"); return nil },
 			Refused: func(_ net.Addr, err error) { refused <- err }})
-		_, err := dialler(t, address, c.client).Dial(t.Context())
+		_, err := caller(t, c.client).dial(t, address)
 		if code, _ := codes.Of(err); err == nil || !strings.Contains(err.Error(), c.want) || !usage.Is(err) || code != codes.Token {
 			t.Errorf("%q and %q: %v (%s)", c.server, c.client, err, code)
 		}
@@ -135,10 +139,17 @@ func TestTokens(t *testing.T) {
 	}
 }
 
-// A second client is told at once which one is served, and since when; connections that say
-// nothing make nobody wait; and who has seen the end of its own connection is not refused for it.
+// A second client is told at once that another is served; connections that say nothing make
+// nobody wait; and who has seen the end of its own connection is not refused for it.
 func TestBusy(t *testing.T) {
-	address := serve(t, &Server{Handle: func(c *Conn) error {
+	var served atomic.Bool
+	admit := func(net.Addr, Hello) (func(), error) {
+		if !served.CompareAndSwap(false, true) {
+			return nil, codes.With(codes.Busy, errors.New("busy: it serves another"))
+		}
+		return func() { served.Store(false) }, nil
+	}
+	address := serve(t, &Server{Admit: admit, Handle: func(c *Conn) error {
 		if err := c.Send("hello", nil); err != nil {
 			return err
 		}
@@ -154,7 +165,7 @@ func TestBusy(t *testing.T) {
 	}
 	call := func() *Conn {
 		t.Helper()
-		c, err := dialler(t, address, "").Dial(t.Context())
+		c, err := caller(t, "").dial(t, address)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -164,14 +175,12 @@ func TestBusy(t *testing.T) {
 		return c
 	}
 	first := call()
-	second := dialler(t, address, "")
-	second.Waiting = func(what string, _ time.Time) func() {
-		t.Errorf("it waits for %s", what)
+	_, err := caller(t, "").Call(t.Context(), netip.Addr{}, address, func() func() {
+		t.Error("it waits for the server")
 		return func() {}
-	}
-	_, err := second.Dial(t.Context())
-	if code, _ := codes.Of(err); code != codes.Busy || !regexp.MustCompile(`busy: it serves client:2 \(127.0.0.1:\d+\), for test, since \d\d:\d\d:\d\d UTC \(\d+s ago\): `).MatchString(err.Error()) {
-		t.Errorf("%v (%s): expected who is served, and since when", err, code)
+	})
+	if code, _ := codes.Of(err); code != codes.Busy || err.Error() != address+" is busy: it serves another" {
+		t.Errorf("%v (%s): expected who is served", err, code)
 	}
 	first.Close()
 	for range 20 {
@@ -187,7 +196,7 @@ func TestFlood(t *testing.T) {
 		over <- context.Cause(c.Context())
 		return nil
 	}})
-	c, err := dialler(t, address, "").Dial(t.Context())
+	c, err := caller(t, "").dial(t, address)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -211,7 +220,7 @@ func TestFlood(t *testing.T) {
 func TestFailures(t *testing.T) {
 	why := usage.Codedf(codes.Permission, "no directory")
 	address := serve(t, &Server{Handle: func(c *Conn) error { return why }})
-	c, err := dialler(t, address, "").Dial(t.Context())
+	c, err := caller(t, "").dial(t, address)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -233,16 +242,15 @@ func TestSilence(t *testing.T) {
 	go func() {
 		conn, err := listener.Accept()
 		if err == nil {
-			_, _ = receive(conn, bootstrap.ReadGreeting)
-			err = send(conn, kindWelcome, Hello{Name: "stone:3"}, hung)
+			_, _ = protocol.receive(conn, maxGreeting)
+			err = protocol.send(conn, kindWelcome, Hello{Name: "stone:3"}, hung)
 		}
 		if err != nil {
 			t.Error(err)
 		}
 		met <- conn
 	}()
-	d := dialler(t, listener.Addr().String(), "")
-	c, err := d.Dial(t.Context())
+	c, err := caller(t, "").dial(t, listener.Addr().String())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -260,13 +268,13 @@ func TestSilence(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = conn.Close() }()
-	if err := send(conn, kindHello, Hello{Name: "stone:4", Purpose: "test"}, hung); err != nil {
+	if err := protocol.send(conn, kindHello, Hello{Name: "stone:4", Purpose: "test"}, hung); err != nil {
 		t.Fatal(err)
 	}
 	_ = conn.SetReadDeadline(time.Now().Add(hung))
 	var last message
 	for {
-		m, err := receive(conn, bootstrap.ReadGreeting)
+		m, err := protocol.receive(conn, maxGreeting)
 		if err != nil {
 			break
 		}
@@ -283,7 +291,7 @@ func TestSilence(t *testing.T) {
 func TestStrangers(t *testing.T) {
 	refused := make(chan error, 8)
 	address := serve(t, &Server{Handle: func(*Conn) error { t.Error("it was served"); return nil }, Refused: func(_ net.Addr, err error) { refused <- err }})
-	lab, err := bootstrap.Encode("lab", 0, 1, 0, 1, nil)
+	lab, err := Encode("lab", 0, 1, 0, 1, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -316,7 +324,7 @@ func TestStrangers(t *testing.T) {
 			_, _ = io.Copy(io.Discard, conn)
 			_ = conn.Close()
 		}()
-		if _, err := dialler(t, listener.Addr().String(), "").Dial(t.Context()); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := caller(t, "").dial(t, listener.Addr().String()); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v", text, err)
 		}
 		_ = listener.Close()
@@ -334,16 +342,14 @@ func TestDialFails(t *testing.T) {
 		t.Errorf("a port that is taken: %v", err)
 	}
 	_ = listener.Close()
-	d := dialler(t, address, "")
+	d := caller(t, "")
 	d.Timeout = 200 * time.Millisecond
-	if _, err := d.Dial(t.Context()); err == nil || !strings.Contains(err.Error(), "ringcli transport serve") {
+	if _, err := d.dial(t, address); err == nil || !strings.Contains(err.Error(), "start `ringcli test serve` there") {
 		t.Errorf("nobody: %v", err)
 	}
 	why := errors.New("enough")
 	ctx, cancel := context.WithCancelCause(t.Context())
-	d = dialler(t, address, "")
-	d.Waiting = func(string, time.Time) func() { cancel(why); return func() {} }
-	if _, err := d.Dial(ctx); !errors.Is(err, why) {
+	if _, err := caller(t, "").Call(ctx, netip.Addr{}, address, func() func() { cancel(why); return func() {} }); !errors.Is(err, why) {
 		t.Errorf("interrupted: %v", err)
 	}
 }

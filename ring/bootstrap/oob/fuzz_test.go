@@ -1,7 +1,9 @@
-package talk
+package oob
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"io"
 	"net"
 	"strings"
@@ -10,8 +12,6 @@ import (
 	"time"
 
 	"ringcli/configs/codes"
-	"ringcli/ring/bootstrap"
-	"ringcli/ring/bootstrap/lobby"
 	"ringcli/ring/bootstrap/seal"
 )
 
@@ -30,7 +30,7 @@ func (r *recorder) Write(b []byte) (int, error) {
 // Whatever a stranger says to a server, or where a client expects one, it ends, breaks nothing
 // and passes for no end that has the token; nor does what an end says that has it break
 // anything.
-func FuzzTalk(f *testing.F) {
+func FuzzConn(f *testing.F) {
 	secret, err := seal.New([]byte(strings.Repeat("s", 16)))
 	if err != nil {
 		f.Fatal(err)
@@ -45,35 +45,34 @@ func FuzzTalk(f *testing.F) {
 	say := func(kind string, body any) {
 		var one recorder
 		for _, to := range []*recorder{&one, &all} { // alone, and after all others
-			if err := send(to, kind, body, hung); err != nil {
+			if err := protocol.send(to, kind, body, hung); err != nil {
 				f.Fatal(err)
 			}
 			add(to.said)
 		}
 	}
 	nonce := make([]byte, 32)
-	say(kindHello, Hello{"far:1", "test"})
-	say(kindWelcome, Hello{"far:1", "test"})
+	say(kindHello, Hello{Name: "far:1", Purpose: "test"})
+	say(kindWelcome, Hello{Name: "far:1", Purpose: "test"})
 	say(kindAlive, nil)
-	say("count", Hello{"x", "y"})
+	say("count", Hello{Name: "x", Purpose: "y"})
 	say(kindBye, nil)
 	say(kindFailed, failure{"it has failed", codes.Permission, true})
+	say(kindFailed, failure{"busy", codes.Busy, true})
 	say(kindFailed, 5)
 	say(kindFailed, nil)
-	say(kindBusy, "another")
-	say(kindBusy, nil)
-	say(kindKnock, nonce)
-	for _, kinds := range [][2]string{{kindKnock, kindProof}, {kindChallenge, kindProof}} {
+	call := Call{protocol.Type, client, server, client}
+	for _, kinds := range [][2]Type{{TypeKnock, TypeProof}, {TypeChallenge, TypeProof}} {
 		var both recorder
 		for _, kind := range kinds {
-			if err := send(&both, kind, map[string]any{"bytes": nonce}, hung); err != nil {
+			if err := call.Write(&both, kind, Secret{For: protocol.Type, Nonce: nonce, MAC: nonce}); err != nil {
 				f.Fatal(err)
 			}
+			add(both.said)
 		}
-		add(both.said)
 	}
-	for _, payload := range []any{nil, 5, message{Version: Version + 1, Kind: kindHello}} {
-		b, err := bootstrap.Encode(frameType, 0, client, server, client, payload)
+	for _, payload := range []any{nil, 5, message{Version: protocol.Version + 1, Kind: kindHello}} {
+		b, err := Encode(protocol.Type, 0, client, server, client, payload)
 		if err != nil {
 			f.Fatal(err)
 		}
@@ -95,11 +94,11 @@ func FuzzTalk(f *testing.F) {
 			switch {
 			case mode&honest == 0:
 			case mode&dials == 0:
-				conn, err = unlock(far, own)
+				conn, err = Unlock(far, own, call, func(_ Type, f *Frame) error { return errors.New(string(f.Payload)) })
 			default:
-				var m message
-				if m, err = receive(far, bootstrap.ReadGreeting); err == nil {
-					conn, _, err = admit(far, own, m)
+				var first *Frame
+				if first, err = ReadGreeting(far); err == nil {
+					conn, _, err = Admit(far, own, first)
 				}
 			}
 			if err != nil {
@@ -116,7 +115,7 @@ func FuzzTalk(f *testing.F) {
 				t.Errorf("%q passed for an end that has the token: %+v", said, c.Peer)
 			}
 			for {
-				_, read, err := c.Next()
+				_, read, err := c.Next(c.Context())
 				if err != nil {
 					_ = err.Error()
 					return err
@@ -126,19 +125,21 @@ func FuzzTalk(f *testing.F) {
 			}
 		}
 		if mode&dials == 0 {
-			s := Server{Name: "server:1", Token: own, Timeout: hung, Handle: talk, Refused: func(_ net.Addr, err error) { _ = err.Error() }}
-			var waiting lobby.Lobby
-			waiting.Enter(near)
-			s.meet(context.Background(), &waiting, near)
+			s := Server{Protocol: protocol, Hello: Hello{Name: "server:1"}, Token: own, Timeout: hung}
+			if c, _, err := s.accept(context.Background(), nil, near); c != nil {
+				_ = talk(c)
+				c.Close()
+			} else {
+				_ = fmt.Sprint(err)
+				_ = near.Close()
+			}
 		} else {
-			d := Dialler{Address: "server:1", Token: own, Timeout: hung, Hello: Hello{"client:2", "test"}}
-			if conn, who, err := d.introduce(near); err == nil {
-				c := start(context.Background(), conn, who, hung)
+			d := Caller{Protocol: protocol, Token: own, Timeout: hung, Hello: Hello{Name: "client:2", Purpose: "test"}}
+			if c, err := d.Join(context.Background(), context.Background(), near, "server:1"); err == nil {
 				_ = talk(c)
 				c.Close()
 			} else {
 				_ = err.Error()
-				_ = near.Close()
 			}
 		}
 		peer.Wait()
