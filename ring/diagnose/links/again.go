@@ -95,14 +95,14 @@ func (v *Verdict) trials(n int) (list []trial, crowded bool) {
 	crowded = pairs > alone
 	for i := range list {
 		t := &list[i]
-		switch f := t.f; {
-		case f.Place == Group: // all at once: a link between groups may carry a few of them well
+		switch f := t.f; f.Place {
+		case Group: // all at once: a link between groups may carry a few of them well
 			for k := range max(len(f.From), len(f.To)) {
 				for turn := range min(partners, len(f.To)) {
 					t.own = append(t.own, Pair{f.From[k%len(f.From)], f.To[(k+turn)%len(f.To)]})
 				}
 			}
-		case f.Place == OnePair:
+		case OnePair:
 			p := Pair{f.From[0], f.To[0]}
 			t.own = []Pair{p}
 			if n == 2 && f.Kind != Lossy { // each direction has a count of its own

@@ -108,9 +108,10 @@ func TestPairsAreMeasuredAlone(t *testing.T) {
 		v := links.Judge(f, links.Options{})
 		groups, pairs := 0, 0
 		for _, x := range v.Findings {
-			if x.Place == links.Group {
+			switch x.Place {
+			case links.Group:
 				groups++
-			} else if x.Place == links.OnePair {
+			case links.OnePair:
 				pairs++
 			}
 		}

@@ -181,7 +181,7 @@ func (e *effects) keepMost(low []bool) {
 		}
 		most := lows[0]*4 > all[0]*3
 		for other := range n {
-			if k := at(other); !(alone && block[k]) && (most || !low[k]) {
+			if k := at(other); (!alone || !block[k]) && (most || !low[k]) {
 				aside[k] = false
 			}
 		}
