@@ -36,6 +36,7 @@ func inProcess(t *testing.T, n int, do func(ctx context.Context, s *session.Sess
 			cfg := error(nil)
 			var out, errs bytes.Buffer
 			s := newInvocation(strings.NewReader(""), &out, &errs, nil, nil).Session
+			s.Options = testOptions()
 			if cfg = flags.Parse([]string{"--list=" + list, fmt.Sprintf("--index=%d", rank)}); cfg == nil {
 				s.Config, cfg = configs.Load(flags, "")
 			}

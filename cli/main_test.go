@@ -217,7 +217,9 @@ func objects(t *testing.T, text string) []map[string]any {
 
 // run is Main under a context and streams of the caller's.
 func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
-	return newInvocation(stdin, stdout, stderr, nil, session.TakeToken()).run(ctx, args)
+	i := newInvocation(stdin, stdout, stderr, nil, session.TakeToken())
+	i.Options = testOptions()
+	return i.run(ctx, args)
 }
 
 // here runs a command line in this process.

@@ -85,7 +85,6 @@ func TestModelRefuses(t *testing.T) {
 		{words("--alpha 3us --beta 48GB/s -b 2M -e 1M"), []string{"-b 2M", "-e 1M", "least size first"}},
 		{words("--alpha 3us --beta 48GB/s --factor 1"), []string{`"1"`, "from 2"}},
 		{words("--alpha 3us --beta 48GB/s extra"), []string{`"extra"`}},
-		{words("--from /no/such/file"), []string{"/no/such/file"}},
 	} {
 		code, stdout, stderr := here(t, append([]string{"model"}, c.args...)...)
 		if code != exit.Usage || stdout != "" || strings.Count(stderr, "\n") != 1 {

@@ -267,8 +267,12 @@ func TestTransportBenchInterrupted(t *testing.T) {
 	if code := p.end(t, hung); code != exit.Interrupted {
 		t.Errorf("exit code %d: %s", code, p.stderr.String())
 	}
-	if out := p.stdout.String(); out != "" && !json.Valid([]byte(out)) {
-		t.Errorf("what was printed is no JSON: %s", out)
+	out := p.stdout.String()
+	for d := json.NewDecoder(strings.NewReader(out)); d.More(); {
+		var v map[string]any
+		if err := d.Decode(&v); err != nil {
+			t.Fatalf("what was printed is no JSON: %v: %s", err, out)
+		}
 	}
 }
 

@@ -59,7 +59,7 @@ Of a cluster that there is, ` + "`ringcli links`" + ` measures alpha and beta.
 
 Formulas: Thakur, Rabenseifner and Gropp (2005) for the algorithms, Hockney and
 LogGP for the costs; what differs is in the source, package collective/model.`,
-		Example:  "  ringcli model --ranks 1024 --alpha 3us --beta 48GB/s --op all-reduce\n  ringcli model --ranks 64 --alpha 3us --beta 400Gb/s --op all-gather -b 1M -e 1G",
+		Example:  "  ringcli model --ranks 1024 --alpha 3us --beta 48GB/s --op all-reduce\n  ringcli model --ranks 64 --alpha 3us --beta 50GB/s --op all-gather -b 1M -e 1G",
 		Settings: []string{"segment", "depth", "slots", "slot-size", "hosts"},
 		Flags:    modelFlags, Check: checkModel, Run: runModel,
 	}

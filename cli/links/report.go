@@ -276,7 +276,11 @@ func verdict(f *links.Finding, text string) error {
 	if f.Kind == links.Dead {
 		return codes.With(codes.Edge, exit.Sharedf(exit.Critical, "broken: %s", text))
 	}
-	return codes.With(codes.Slow, exit.Sharedf(exit.Warning, "slow: %s", text))
+	what := "slow"
+	if f.Kind == links.Lossy {
+		what = "lossy"
+	}
+	return codes.With(codes.Slow, exit.Sharedf(exit.Warning, "%s: %s", what, text))
 }
 
 func rounded(v float64) float64 {

@@ -91,7 +91,11 @@ func (h *host) hear(c *oob.Conn) error {
 	h.mu.Lock()
 	m := h.members[c.Peer.Rank]
 	m.Conn = c
+	failure := h.failure // before this one could be told
 	h.mu.Unlock()
+	if failure != nil {
+		return failure
+	}
 	for {
 		var data []byte
 		_, read, err := c.Next(c.Context())
@@ -186,6 +190,7 @@ func (h *host) AllGather(ctx context.Context, own []byte) ([][]byte, error) {
 			err = h.without(missing, context.Cause(ctx))
 		}
 		if err != nil {
+			h.failure = err
 			h.tell(func(c *oob.Conn) { c.Fail(err) })
 			h.mu.Unlock()
 			return nil, err
