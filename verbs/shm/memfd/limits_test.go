@@ -27,7 +27,15 @@ func TestLimits(t *testing.T) {
 			}
 			p := spawn(t)
 			p.do(c.limit, c.args...)
-			if answer := p.try(c.create); !strings.HasPrefix(answer, "error: ") || !strings.Contains(answer, c.want) {
+			answer := p.try(c.create)
+			for range 10 { // a descriptor that another goroutine has closed meanwhile serves one
+				if c.limit != "nofiles" || !strings.HasPrefix(answer, "ok") {
+					break
+				}
+				p.do(c.limit, c.args...)
+				answer = p.try(c.create)
+			}
+			if !strings.HasPrefix(answer, "error: ") || !strings.Contains(answer, c.want) {
 				t.Errorf("%s: %s; want an error with %q", c.create, answer, c.want)
 			}
 			if answer := p.try("heap"); !strings.HasPrefix(answer, "ok") {
