@@ -20,10 +20,23 @@ type question struct {
 	payload json.RawMessage
 }
 
-// answerers answer questions by their kind; the file that answers one adds it in its
-// init. They run beside the steps and may wait until ctx ends. An error's text is the
-// answer of its own: it names this rank and what to do here.
-var answerers = map[string]func(q *question, ctx context.Context) (any, error){}
+// answerers answer questions by their kind. They run beside the steps and may wait until ctx
+// ends. An error's text is the answer of its own: it names this rank and what to do here.
+func answerers() map[string]func(q *question, ctx context.Context) (any, error) {
+	return map[string]func(q *question, ctx context.Context) (any, error){
+		askAwaitRTR:       (*question).awaitRTR,
+		askConnectionData: (*question).connectionData,
+		askRunID:          func(q *question, ctx context.Context) (any, error) { return q.r.RunID(ctx) },
+		askEnd:            (*question).end,
+		askFarEnd:         (*question).farEnd,
+		askTests:          (*question).tests,
+		askProbe:          (*question).probe,
+		askPlaces:         (*question).places,
+		askPing:           (*question).ping,
+		askGo:             (*question).pingGo,
+		tellCalls:         (*question).calls,
+	}
+}
 
 // The questions that this file answers.
 const (
@@ -32,23 +45,28 @@ const (
 	askRunID          = "run-id"
 )
 
-func init() {
-	answerers[askAwaitRTR] = func(q *question, ctx context.Context) (any, error) {
-		return nil, q.awaitEdge(ctx, StateRTR, StateReady)
-	}
-	answerers[askConnectionData] = (*question).connectionData
-	answerers[askRunID] = func(q *question, ctx context.Context) (any, error) { return q.r.RunID(ctx) }
-}
-
 // answer is the control ring's way to the answerers.
 func (r *Ring) answer(ctx context.Context, kind string, _ int, side int, payload json.RawMessage) (any, error) {
-	f := answerers[kind]
+	all := answerers()
+	f := all[kind]
 	if f == nil {
-		return nil, bootstrap.UnknownKind(kind, slices.Sorted(maps.Keys(answerers))...)
+		return nil, bootstrap.UnknownKind(kind, slices.Sorted(maps.Keys(all))...)
 	}
 	ctx, cancel := r.whileAlive(ctx)
 	defer cancel()
 	return f(&question{r, Side(side), payload}, ctx)
+}
+
+// read reads what was asked.
+func (q *question) read(asked any) error {
+	if err := json.Unmarshal(q.payload, asked); err != nil {
+		return fmt.Errorf("%s cannot read the question %s: do all ranks run the same version?", q.r.NodeName(q.r.rank), q.payload)
+	}
+	return nil
+}
+
+func (q *question) awaitRTR(ctx context.Context) (any, error) {
+	return nil, q.awaitEdge(ctx, StateRTR, StateReady)
 }
 
 func (q *question) connectionData(ctx context.Context) (any, error) {

@@ -20,8 +20,6 @@ type DisagreementError = disagreement.Error
 // tellCalls tells a neighbour what ranks call, and asks what it knows of that.
 const tellCalls = "calls"
 
-func init() { answerers[tellCalls] = (*question).calls }
-
 // newTables makes the tables of who calls what.
 func (r *Ring) newTables() *disagreement.Tables {
 	return disagreement.New(disagreement.Ring{

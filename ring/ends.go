@@ -116,14 +116,14 @@ func ownEndOf(r *Ring, id EdgeID) (endAnswer, error) {
 	return endAnswer{end, end.Capabilities}, err
 }
 
-func init() {
-	answerers[askEnd] = func(q *question, _ context.Context) (any, error) {
-		var asked endAsked // nothing asks for the first channel
-		if err := json.Unmarshal(q.payload, &asked); err != nil && len(q.payload) > 0 {
-			return nil, fmt.Errorf("%s cannot read the question %s: do all ranks run the same version?", q.r.NodeName(q.r.rank), q.payload)
+func (q *question) end(context.Context) (any, error) {
+	var asked endAsked // nothing asks for the first channel
+	if len(q.payload) > 0 {
+		if err := q.read(&asked); err != nil {
+			return nil, err
 		}
-		return ownEndOf(q.r, q.side.Edge().On(asked.Channel))
 	}
+	return ownEndOf(q.r, q.side.Edge().On(asked.Channel))
 }
 
 // PeerEnd returns the neighbour's end of an edge as it is now, asked over TCP.
@@ -185,8 +185,6 @@ type farEnd struct {
 	// Channel is that of an edge to a neighbour.
 	Channel int `json:"channel,omitempty"`
 }
-
-func init() { answerers[askFarEnd] = (*question).farEnd }
 
 func (q *question) farEnd(ctx context.Context) (any, error) {
 	r := q.r

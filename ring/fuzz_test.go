@@ -15,7 +15,7 @@ import (
 // the ring goes on.
 func FuzzQuestion(f *testing.F) {
 	world := connect(f, 3, func(_ int, o *Options) { o.Wait = verbs.WaitBlock })
-	kinds := slices.Sorted(maps.Keys(answerers))
+	kinds := slices.Sorted(maps.Keys(answerers()))
 	for i := range kinds {
 		for _, payload := range []string{
 			`null`, `{}`, `{"hops":9}`, `{"hops":-9223372036854775808}`, `{"number":1,"hops":3}`, `{"of":1,"to":1}`, `{"of":2,"to":-5}`, `{"of":1,"to":1000000}`,

@@ -92,17 +92,15 @@ type testsAsked struct {
 // probes are awaited for probesTravel at each.
 const surveyWithin = 2 * time.Second
 
-func init() {
-	answerers[askTests] = func(q *question, ctx context.Context) (any, error) {
-		var asked testsAsked
-		if err := json.Unmarshal(q.payload, &asked); err != nil {
-			return nil, fmt.Errorf("%s cannot read the question %s: do all ranks run the same version?", q.r.NodeName(q.r.rank), q.payload)
-		}
-		if asked.Of != q.r.rank {
-			return askOn[[]verdict.Test](ctx, q, askTests, asked)
-		}
-		return q.r.tests(ctx, asked.But), nil
+func (q *question) tests(ctx context.Context) (any, error) {
+	var asked testsAsked
+	if err := q.read(&asked); err != nil {
+		return nil, err
 	}
+	if asked.Of != q.r.rank {
+		return askOn[[]verdict.Test](ctx, q, askTests, asked)
+	}
+	return q.r.tests(ctx, asked.But), nil
 }
 
 // survey tests the other edges of the ring that the two ranks of an edge have: whether the
@@ -158,8 +156,6 @@ type probeAsked struct {
 	MTUs []int  `json:"mtus"`
 	Each int    `json:"each"` // packets of each
 }
-
-func init() { answerers[askProbe] = (*question).probe }
 
 func (q *question) probe(ctx context.Context) (any, error) {
 	var asked probeAsked

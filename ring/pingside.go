@@ -21,11 +21,6 @@ const (
 	askGo   = "ping-go"
 )
 
-func init() {
-	answerers[askPing] = (*question).ping
-	answerers[askGo] = (*question).pingGo
-}
-
 // pingRequest is what askPing and askGo carry.
 type pingRequest struct {
 	Seq   uint64 `json:"seq"`

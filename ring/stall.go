@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -76,14 +75,12 @@ const (
 	placesWithin, placesLeast = 2 * time.Second, 300 * time.Millisecond
 )
 
-func init() {
-	answerers[askPlaces] = func(q *question, ctx context.Context) (any, error) {
-		var asked placesAsked
-		if err := json.Unmarshal(q.payload, &asked); err != nil {
-			return nil, fmt.Errorf("%s cannot read the question %s: do all ranks run the same version?", q.r.NodeName(q.r.rank), q.payload)
-		}
-		return append([]diagnose.Place{q.r.ownPlace()}, q.r.placesAt(ctx, q.side.Opposite(), asked.Hops-1)...), nil
+func (q *question) places(ctx context.Context) (any, error) {
+	var asked placesAsked
+	if err := q.read(&asked); err != nil {
+		return nil, err
 	}
+	return append([]diagnose.Place{q.r.ownPlace()}, q.r.placesAt(ctx, q.side.Opposite(), asked.Hops-1)...), nil
 }
 
 // placesAt asks the neighbour at a side where it is, and up to hops ranks in all beyond.
