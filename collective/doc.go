@@ -95,6 +95,17 @@
 // with all its messages. So each channel keeps its order, and both ends know by which one the
 // next position comes (package turns); slots and credits are each channel's own.
 //
+// # The life of a call
+//
+//	New, Agree    what is per ring: what the ranks can, the table, memory that they share
+//	Prepare       what is per call: its plan, its buffers, the edges it needs
+//	Prepared.Run  the call, any number of times
+//	Run, Start    Prepare, unless the call is the one of before, and the call
+//
+// Package agree is what the ranks tell each other first, buffer the memory, exec what runs over queue
+// pairs, hostteam what runs in memory that ranks share, and watch where a rank is and who keeps it
+// waiting. None of them knows a Comm.
+//
 // # Memory
 //
 // Buffers come from [Comm.Alloc]; [Comm.Register] takes memory that is there already as it is,

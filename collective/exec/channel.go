@@ -14,7 +14,7 @@ import (
 	"ringcli/verbs/memory"
 )
 
-// The collective's own kinds of work requests; the value is the position.
+// Kinds of work requests; the value is the position.
 const (
 	wrWrite = ring.WRUser + iota
 	wrRead
@@ -34,7 +34,7 @@ const maxRTS = 4 * plan.MaxDepth
 // channel is one end of a queue pair of an edge and what is under way on it, in both directions: an
 // edge of the ring carries data in one of them, an edge of a mesh in both. Channels
 // outlive operations, since a peer may be ahead. They belong to whoever holds
-// the lock of the Comm.
+// the lock of the operations.
 type channel struct {
 	edge     *ring.Edge
 	turns    []*channel // of the first of an edge: all, that among them

@@ -397,7 +397,7 @@ func (s *Team) perform(k *plan.Call, d *sharedmem.Call) error {
 	return s.team.Pull(&last)
 }
 
-// explain turns an error of the team into one of the Comm.
+// explain turns an error of package sharedmem into one that names ranks of the ring.
 func (s *Team) explain(err error) error {
 	var d *sharedmem.DisagreementError
 	var fault *memory.FaultError

@@ -1,6 +1,6 @@
 // Package script is what a rank does, message by message, in operations between ranks that need
 // not be neighbours: recursive doubling (doubling.go), a tree (tree.go), and an inbox (inbox.go),
-// or along the hosts (hierarchy.go). It knows no memory, no edges and no time; package collective
+// or along the hosts (hierarchy.go). It knows no memory, no edges and no time; package exec
 // plays it.
 package script
 
