@@ -55,7 +55,7 @@ func handShells(t *testing.T, n int) []*hands {
 		}
 		h := &hands{t: t}
 		h.invocation = newInvocation(strings.NewReader(""), &h.out, &h.log, nil, nil)
-		h.invocation.Options = testOptions()
+		h.Options = testOptions()
 		h.Config, h.Out, h.Interactive = cfg, render.New(&h.out, render.Table), true
 		all[i] = h
 	}
