@@ -22,7 +22,7 @@ func TestExpect(t *testing.T) {
 	healthy, dying := good, good // over ports of 100 Gb/s
 	healthy.BusBW, healthy.LinkRate, dying.BusBW, dying.LinkRate = 9, 12.5, 0.1, 12.5
 	floor, below := good, good
-	floor.Rate, below.Rate, below.BusBW = 2, 2, 0.09
+	floor.Rate, floor.BestBW, below.Rate, below.BestBW = 2, 0.11, 2, 0.09
 	unchecked := good
 	unchecked.Wrong = nil
 	for _, c := range []struct {
@@ -59,9 +59,9 @@ func TestExpect(t *testing.T) {
 		{"busbw >= 0.5*rate", []render.Record{good}, exit.Usage, "no such field to compare with"},
 		{"--if-there busbw >= 0.5*rate", []render.Record{good}, exit.OK, ""},
 		{"--if-there busbw >= 0.5*rate", []render.Record{good, dying}, exit.Critical, "expected busbw_GBps >= 0.5*rate, which is 6.25: all-reduce gave 0.1,"},
-		{"--if-there busbw >= 0.05*possible", []render.Record{good}, exit.OK, ""},
-		{"busbw >= 0.05*possible", []render.Record{floor}, exit.OK, ""},
-		{"--warning busbw >= 0.05*possible", []render.Record{below}, exit.Warning, "expected busbw_GBps >= 0.05*possible, which is 0.1: all-reduce gave 0.09,"},
+		{"--if-there best >= 0.05*possible", []render.Record{good}, exit.OK, ""},
+		{"best >= 0.05*possible", []render.Record{floor}, exit.OK, ""},
+		{"--warning best >= 0.05*possible", []render.Record{below}, exit.Warning, "expected best_GBps >= 0.05*possible, which is 0.1: all-reduce gave 0.09,"},
 		{"busbw >= 0.5*rate_GBps", []render.Record{healthy}, exit.OK, ""},
 		{"busbw >= half*rate", []render.Record{healthy}, exit.Usage, "no such field"},
 		{"busbw", []render.Record{good}, exit.Usage, "expected FIELD RELATION VALUE"},

@@ -261,7 +261,9 @@ func (m *Measurement) merge(all []RankMeasurement, means []float64, median bool)
 	}
 	m.OK = corruption.IsRight(m.Wrong)
 	m.AlgBW, m.BusBW = timing.Bandwidth(m.Command, m.Bytes, m.Ranks, m.Time.Mean)
-	m.OfPossible = m.share(m.BusBW)
+	if m.OfPossible = m.share(m.BusBW); m.OfPossible != nil {
+		_, m.BestBW = timing.Bandwidth(m.Command, m.Bytes, m.Ranks, m.Time.Min)
+	}
 }
 
 // batches warms up and measures. Each batch of --duration ends with a checked

@@ -49,6 +49,9 @@ type Measurement struct {
 	Possible
 	// OfPossible is busbw in percent of it; absent where it is not known.
 	OfPossible *float64 `json:"of_possible_pct,omitempty" col:"of%|3|%.0f"`
+	// BestBW is the busbw of the fastest iteration, which other work on a host spoils least;
+	// absent where what is possible is not known.
+	BestBW float64 `json:"best_GBps,omitempty"`
 	// LinkRate is the least active rate of the RDMA ports between the ranks; absent
 	// where none is known.
 	LinkRate float64 `json:"rate_GBps,omitempty"`

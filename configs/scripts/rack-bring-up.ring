@@ -15,13 +15,13 @@ counters
 self-check
 
 # Small, middle, large. The ring is as fast as its slowest link: half the active rate of
-# the slowest port where hardware moves the data. For software the bound is a part of what a
-# core can move: other work on a host takes most of it, and a link that is throttled the rest.
+# the slowest port where hardware moves the data. For software the bound is a three-hundredth of
+# what a core can move, for the fastest iteration, which other work on a host spoils least.
 all-reduce --size 4K --check
 expect wrong == 0
-all-reduce --size 1M --iters 100 --check
+all-reduce --size 1M --iters 200 --check
 expect wrong == 0
-expect --warning --if-there busbw >= 0.002*possible
+expect --warning --if-there best >= 0.0035*possible
 all-reduce --size 16M --iters 5 --check
 expect wrong == 0
 expect --warning --if-there busbw >= 0.5*rate

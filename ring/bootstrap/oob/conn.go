@@ -74,7 +74,7 @@ type Hello struct {
 type failure struct {
 	Text  string     `json:"text"`
 	Code  codes.Code `json:"code"`
-	Usage bool       `json:"usage,omitempty"` // a change of the command line would mend it
+	Usage bool       `json:"usage,omitempty"` // the command line must change
 }
 
 // PeerError is what the other end has said of its failure.
@@ -91,10 +91,10 @@ func (e *PeerError) Error() string {
 }
 func (e *PeerError) FailureCode() codes.Code { return e.Code }
 
-// Is tells that the user can mend it, where it is so.
+// Is reports whether the error is one of usage, for errors.Is.
 func (e *PeerError) Is(target error) bool { return target == usage.Err && e.Usage }
 
-// ErrBye is that the other end has said goodbye.
+// ErrBye means that the peer has closed the connection in order.
 var ErrBye = errors.New("it has said goodbye")
 
 // Conn is the connection of two ends, once both know who the other is.
@@ -288,7 +288,7 @@ func (c *Conn) Next(ctx context.Context) (kind string, read func(into any) error
 	}, nil
 }
 
-// Close says goodbye, lets the peer read what was sent, and ends the connection.
+// Close announces the end, lets the peer read what was sent, and closes the connection.
 func (c *Conn) Close() {
 	_ = c.Send(kindBye, nil)
 	c.cancel(net.ErrClosed)

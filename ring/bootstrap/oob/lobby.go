@@ -112,8 +112,8 @@ func (l *Lobby) Close() {
 }
 
 // Await accepts callers until greet takes one or ctx ends, and gives each so much patience to say
-// who it is. None holds up another. refused is told of those that greet does not take, one at a
-// time. It closes the listener.
+// who it is. Callers do not wait for each other. refused is called for each one that greet rejects,
+// one at a time. Await closes the listener.
 func Await[T any](ctx context.Context, listener net.Listener, patience time.Duration, greet func(net.Conn) (T, error), refused func(net.Conn, error)) (got T, err error) {
 	var callers Lobby
 	var mu sync.Mutex // guards got and taken, and refused's turn
