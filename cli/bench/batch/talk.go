@@ -101,8 +101,8 @@ func (w *Said) decode(from []byte, number uint32) bool {
 	return true
 }
 
-// say packs what is told between two batches: whether to stop, how many iterations, the mean time, and
-// what is told of the last one.
+// say encodes what the ranks exchange between two batches: whether to stop, the number of iterations,
+// the mean time, and the fields about the last batch.
 func (b batchTold) say() Said {
 	stop := uint64(0)
 	if b.Stop {
