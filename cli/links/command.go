@@ -47,15 +47,16 @@ more (300 us where CPUs move the data) and five spreads; of either ten times,
 whatever the noise; above 0.1 % of the own packets lost, whatever others lose.
 Of a few ranks each pair is measured several times (--passes), of which the
 best counts: other load makes a figure worse, and a fault is in all of them.
-Before anybody is named, suspects are measured again, up to 24 times, beside
-pairs that did well: named is who is bad each time, if these show that it is no
-chance (below 1e-4). Where CPUs move the data, a pair takes turns with pairs of
-the same ranks, and its ends must not wait for a CPU longer than theirs. Where
-there is no connection, it is found out which packets arrive, and in which
-direction. Pairs are measured one at a time then, up to 64: pairs at once may
-share what is thin. Of a slow port and a thin link on one way the slower one
-alone is seen; slow pairs between two groups that are slow to each other are not
-named.
+Suspects are measured again, three times (four times from 500 ranks on), with
+partners that did well and beside pairs that did well: a rank or a pair is named
+only if it is bad each time while these are not. Where CPUs move the data, each
+suspect then takes turns with pairs of the same ranks, up to 24 times, until
+chance is ruled out (below 1e-4); its ends must not wait for a CPU longer than
+theirs. Where there is no connection, links finds out which packets arrive, and
+in which direction. Up to 64 suspected pairs are measured one at a time: pairs
+that run at once may share a thin link. If a slow port and a thin link follow
+each other, the slower one alone is seen; slow pairs between two groups that are
+slow to each other are not named.
 Ranks that share memory are judged by themselves.
 Groups are those of the list (node3 rack=B) or of --groups. Without them, slow
 pairs that are as many as the ranks are one suspect. Groups with a higher
@@ -229,7 +230,8 @@ func run(ctx context.Context, s *session.Session, call command.Call) (err error)
 	if err := c.announce(); err != nil {
 		return err
 	}
-	stopped := c.measureAll(ctx, x)
+	c.measuring = time.Now()
+	stopped := c.measureAll(ctx, x, c.results)
 	if stopped != nil && (ctx.Err() != nil || !isStopped(stopped)) {
 		return stopped
 	}

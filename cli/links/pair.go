@@ -301,32 +301,16 @@ func (e *end) answer(ctx context.Context) error {
 	}
 }
 
-// firstWrite is the first load of a pair, alone, and growth how much larger the next one is: a
-// pair of 100 kB/s carries it before its queue pair gives up, and one of 1 GB/s loses some
-// 100 us by it.
-const (
-	firstWrite = 16 << 10
-	growth     = 4
-)
-
-// more is the next load: as large WRITEs as are asked for, then as many.
-func more(size, window, bytes, outstanding int) (nextSize, nextWindow int) {
-	all := growth * size * window
-	nextSize = min(bytes, all)
-	return nextSize, min(outstanding, all/nextSize)
-}
-
 // stream returns the bandwidth of WRITEs. So many at once as are asked for might keep a slow pair
 // busy for longer than the others wait, or than a queue pair tries: it begins with few, and has
-// more in flight as long as that is done soon. A load that takes longer is the last one, and lasts
-// for the stream's part of the time.
+// more in flight as long as that is done soon.
 func (e *end) stream(ctx context.Context, f *figures) (bandwidth float64, err error) {
 	e.await(e.longest())
-	part := e.span / parts
-	for last := e.full(); ; {
+	r := ramp{long: e.long, part: e.span / parts, slack: e.slack}
+	for last := false; ; {
 		span := time.Duration(0)
-		if last {
-			span = part
+		if last = last || e.full(); last {
+			span = r.part
 		}
 		begun := time.Now()
 		sent, err := e.send(ctx, span)
@@ -335,12 +319,16 @@ func (e *end) stream(ctx context.Context, f *figures) (bandwidth float64, err er
 			return 0, err
 		}
 		f.Sent += float64(sent) * float64((e.size+e.MTU-1)/e.MTU)
-		if last || took > max(e.long, part) {
+		if last {
 			return gbps(sent, e.size, took), nil
 		}
-		if last = took > e.long; !last {
+		switch r.step(took) {
+		case grow:
 			e.size, e.window = more(e.size, e.window, e.bytes, e.outstanding)
-			last = e.full()
+		case settle:
+			last = true
+		case finish:
+			return gbps(sent, e.size, r.best), nil
 		}
 	}
 }

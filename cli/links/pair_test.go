@@ -164,16 +164,3 @@ func TestLimits(t *testing.T) {
 		}
 	}
 }
-
-// More and more is in flight, until it is what was asked for.
-func TestMore(t *testing.T) {
-	for _, want := range [][2]int{{8, 16}, {4096, 1}, {firstWrite, 128}, {100000, 7}, {64 << 20, 128}} {
-		size, window := min(want[0], firstWrite), 1
-		for steps := 0; size != want[0] || window != want[1]; steps++ {
-			was := size * window
-			if size, window = more(size, window, want[0], want[1]); size*window <= was || size*window > growth*was || steps > 12 {
-				t.Fatalf("%v: %d of %d bytes after %d bytes", want, window, size, was)
-			}
-		}
-	}
-}

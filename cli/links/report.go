@@ -25,10 +25,13 @@ type report struct {
 	begun   time.Time
 	files   *files
 	results *results
-	again   int // rounds
-	rounds  int
-	ruled   int
-	arrived map[links.Pair]int // the longest path MTU of which packets arrive, of pairs without a connection
+	// measuring is when the first round began.
+	measuring time.Time
+	again     int // rounds
+	anew      int // measurements of suspects that were announced
+	rounds    int
+	ruled     int
+	arrived   map[links.Pair]int // the longest path MTU of which packets arrive, of pairs without a connection
 }
 
 // announce says what comes.
@@ -46,6 +49,9 @@ func (c *report) announce() error {
 	}
 	if c.passes() > 1 {
 		what += fmt.Sprintf("; each %d times, of which the best counts", c.passes())
+	}
+	if c.most() > c.passes() {
+		what += fmt.Sprintf(", or up to %d where the figures are noisy", c.most())
 	}
 	return c.s.Out.Notes(render.Faint, "links of "+c.s.Member.Where()+": "+what,
 		fmt.Sprintf("WRITEs of %s, %d in flight; latency is half the round trip of %s", render.Bytes(uint64(c.how.bytes)), c.how.outstanding, render.Bytes(uint64(c.how.small))))
@@ -79,20 +85,42 @@ func (c *report) roundsOf() int {
 	}
 }
 
-// measureAll goes through the passes, and has what all ranks have measured in the results.
-func (c *report) measureAll(ctx context.Context, x *measurement) error {
-	var stopped error
-	for pass := 0; pass < c.passes() && stopped == nil; pass++ {
-		if stopped = c.measure(ctx, x, pass); stopped != nil && (ctx.Err() != nil || !isStopped(stopped)) {
-			return stopped
+const (
+	// quiet is the noise of the best of several passes with which a fault of a fifth is seen; while
+	// there is more, and few rounds, there are more passes, up to morePasses times as many.
+	quiet      = 0.04
+	morePasses = 3
+)
+
+// most is how many passes there are where the figures are noisy.
+func (c *report) most() int {
+	n := c.passes()
+	if c.how.passes == 0 && n > 1 {
+		n *= morePasses
+	}
+	return n
+}
+
+// measureAll goes through the passes, and has what all ranks have measured in into.
+func (c *report) measureAll(ctx context.Context, x *measurement, into *results) error {
+	least, most := c.passes(), c.most()
+	for pass := range most {
+		err := c.measure(ctx, x, pass)
+		if err != nil && (ctx.Err() != nil || !isStopped(err)) {
+			return err
+		}
+		if pass+1 >= least || err != nil {
+			all, tellErr := x.tell(ctx)
+			if tellErr != nil {
+				return tellErr
+			}
+			into.add(all)
+			if err != nil || into.figures.Noise <= quiet {
+				return err
+			}
 		}
 	}
-	all, err := x.tell(ctx)
-	if err != nil {
-		return err
-	}
-	c.results.add(all)
-	return stopped
+	return nil
 }
 
 // measure goes through the rounds of the mode. In each pass of a mesh other pairs meet at once:
@@ -133,46 +161,83 @@ const softLate = 300
 // figures, and so come to the same.
 func (c *report) judge(ctx context.Context, x *measurement) (*links.Verdict, error) {
 	n := len(c.hosts)
-	o := links.Options{Busy: c.results.copied}
+	o := links.Options{}
 	if c.results.soft {
 		o.LateLeast = softLate
 	}
 	v := links.Judge(c.results.figures, o)
-	first, again := len(v.Findings), newResults(n, nil)
+	first := len(v.Findings)
 	x.again = true
-	for round := 1; ; round++ {
-		batches := v.Trials(n)
+	var repeats []*results
+	for range links.Confirmations(n) {
+		batches := v.Retests(n)
 		if len(batches) == 0 {
 			break
 		}
+		again := newResults(n, c.results.figures.Group)
 		var err error
-		x.gone = newGone(n, 1)
-		if c.mode == modeShift { // it takes the load of all, and for what arrives pairs
-			err = c.measure(ctx, x, round)
-			dead := *v
-			dead.Findings = slices.DeleteFunc(slices.Clone(v.Findings), func(f links.Finding) bool { return f.Kind != links.Dead })
-			batches, x.gone = dead.Trials(n), newGone(n, 1)
-		}
-		if err == nil {
-			err = x.pairs(ctx, "suspects again, with pairs that did well", batches...)
+		if c.mode == modeShift { // it takes the load of all
+			x.gone = newGone(n, goneTries)
+			err = c.measureAll(ctx, x, again)
+		} else {
+			x.gone = newGone(n, 1)
+			err = c.repeat(ctx, x, again, c.passes(), batches)
 		}
 		if err != nil {
 			return nil, err
 		}
-		all, err := x.tell(ctx)
-		if err != nil {
-			return nil, err
+		v = v.Confirm(again.figures)
+		repeats = append(repeats, again)
+		if c.mode == modeShift {
+			break
 		}
-		again.add(all)
-		v = v.Try(n, again.draws, round == links.MostRounds)
+	}
+	v = v.Final()
+	if c.results.copied && c.mode != modeShift {
+		again := newResults(n, c.results.figures.Group)
+		for round := links.TrialRounds; ; round += links.TrialRounds {
+			batches := v.Trials(n)
+			if len(batches) == 0 {
+				break
+			}
+			if err := c.repeat(ctx, x, again, links.TrialRounds, batches); err != nil {
+				return nil, err
+			}
+			v = v.Try(n, again.draws, round >= links.TrialMost)
+		}
+		repeats = append(repeats, again)
 	}
 	c.ruled = first - len(v.Findings) - v.Undecided
-	v = v.Final()
-	// Not before: the verdict is about the first figures.
-	c.results.takeAgain(again, func(p links.Pair) bool { return crosses(v, p) })
+	v = v.Shared()
+	for _, again := range repeats { // not before: the verdict is about the first figures
+		c.results.takeAgain(again, func(p links.Pair) bool { return crosses(v, p) })
+	}
 	c.probed(v)
 	c.again, c.rounds = x.rounds-c.rounds, x.rounds
 	return v, nil
+}
+
+// repeat says how long it takes to measure batches of pairs so often, by the time of the rounds
+// until now, and does it.
+func (c *report) repeat(ctx context.Context, x *measurement, into *results, times int, batches [][]links.Pair) error {
+	pairs, rounds := 0, 0
+	for _, b := range batches {
+		pairs, rounds = pairs+len(b), rounds+times*len(links.Disjoint(len(c.hosts), b))
+	}
+	c.anew++
+	took := time.Since(c.measuring) / time.Duration(max(1, x.rounds)) * time.Duration(rounds)
+	err := c.s.Out.Notes(render.Faint, fmt.Sprintf("measuring suspects again (%d), with pairs that did well: %s, %s, about %s", c.anew, count(pairs, "pair"), count(rounds, "round"), max(took, time.Second).Round(time.Second)))
+	for turn := 0; turn < times && err == nil; turn++ {
+		err = x.pairs(ctx, "suspects again, with pairs that did well", batches...)
+	}
+	if err != nil {
+		return err
+	}
+	all, err := x.tell(ctx)
+	if err == nil {
+		into.add(all)
+	}
+	return err
 }
 
 // probed notes which packets arrived where there is no connection, and in which direction: a rank

@@ -116,7 +116,7 @@ func TestPairsAreMeasuredAlone(t *testing.T) {
 			}
 		}
 		singles := 0
-		for _, b := range v.Trials(n) {
+		for _, b := range v.Retests(n) {
 			if len(b) == 1 {
 				singles++
 			}

@@ -29,13 +29,16 @@
 // keeps quiet fabrics from naming harmless differences, the second noisy ones from
 // naming chance.
 //
-// Nobody is named by one measurement. In rounds of trials suspects are measured again, and beside
-// them controls, pairs that nothing was found about. A suspect that does well once is none. It is
-// named if its measurements are bad so often that this is no chance, as the controls show. Ranks
-// are not measured across groups that are slow to each other. Pairs are measured one at a time, as
-// soon as they are 64 or fewer: pairs that are slow at the same time may share something, a pair
-// that is slow alone does not. Of healthy pairs some thousands in a million are disturbed once, a
-// few dozen twice, and none four times.
+// No rank or pair is named by one measurement. Suspects are measured again three times, with partners
+// that did well, and beside controls, pairs that nothing was found about: load that makes the
+// controls worse is taken out. Of healthy pairs some thousands in a million are disturbed once, a
+// few dozen twice, and none four times. Up to 64 suspected pairs are measured one at a time: pairs that
+// are slow at the same time may share something, a pair that is slow alone does not. Ranks are not
+// measured across groups that are slow to each other.
+//
+// Where CPUs move the data, three measurements in a row may each be slow by chance. Suspects then
+// take turns with controls that share a rank with them (trials). A suspect that does well once is
+// dropped. It is named if its measurements are bad so often that the controls rule out chance.
 //
 // Losses are counts and mostly zero, and pairs without a connection have no figure: there
 // it is counted in which rows, columns and pairs they lie, the greatest share first.

@@ -2,7 +2,6 @@ package links_test
 
 import (
 	"math/rand/v2"
-	"slices"
 	"testing"
 
 	"ringcli/ring/diagnose/links"
@@ -27,7 +26,7 @@ func TestTrials(t *testing.T) {
 		fault, least, busy     float64 // what the suspect carries; the load leaves all this share or more; its ends wait for so much more
 		named, undecided, most int     // of worlds
 	}{
-		{"fault on idle hosts", 0.4, 0.97, 0, worlds, 0, 4},
+		{"fault on idle hosts", 0.4, 0.97, 0, worlds, 0, links.TrialRounds},
 		{"fault on busy hosts", 0.4, 0.3, 0, worlds * 95 / 100, worlds / 20, 24},
 		{"busy hosts", 1, 0.2, 0, -worlds / 1000, worlds / 20, 24},
 		{"busy ends", 0.5, 0.97, 0.9, 0, worlds, 24},
@@ -35,20 +34,23 @@ func TestTrials(t *testing.T) {
 		named, undecided := 0, 0
 		for seed := range uint64(worlds) {
 			rng := rand.New(rand.NewPCG(seed, 1))
-			v, all, round := links.Judge(figures, links.Options{Busy: true}), map[links.Pair][]links.Draw{}, 0
+			v, all, round := links.Judge(figures, links.Options{}), map[links.Pair][]links.Draw{}, 0
 			if len(v.Findings) != 1 {
 				t.Fatalf("%+v: expected one suspect", v.Findings)
 			}
 			for pairs := v.Trials(n); len(pairs) > 0; pairs = v.Trials(n) {
-				round++
-				for _, p := range slices.Concat(pairs...) {
-					d := links.Draw{Alone: 10 * (c.least + (1-c.least)*rng.Float64()), Waited: 0.5}
-					if p == suspect {
-						d.Alone, d.Waited = min(d.Alone, 10*c.fault), 0.5+c.busy
+				for range links.TrialRounds {
+					round++
+					for _, batch := range pairs {
+						p := batch[0]
+						d := links.Draw{Alone: 10 * (c.least + (1-c.least)*rng.Float64()), Waited: 0.5}
+						if p == suspect {
+							d.Alone, d.Waited = min(d.Alone, 10*c.fault), 0.5+c.busy
+						}
+						all[p] = append(all[p], d)
 					}
-					all[p] = append(all[p], d)
 				}
-				v = v.Try(n, func(p links.Pair) []links.Draw { return all[p] }, round == links.MostRounds)
+				v = v.Try(n, func(p links.Pair) []links.Draw { return all[p] }, round >= links.TrialMost)
 			}
 			if round > c.most {
 				t.Errorf("%s: %d rounds, expected %d", c.name, round, c.most)

@@ -108,12 +108,10 @@ const (
 	lossyAbove = 1e-3
 )
 
-// Options are of who moves the data. The zero value is for devices.
+// Options are how much of a difference counts. The zero value is for devices.
 type Options struct {
 	// LateLeast is the least difference of latencies in us that is named; 0: 5.
 	LateLeast float64
-	// Busy: CPUs move the data, and their load may make a rank or a pair slow.
-	Busy bool
 }
 
 // Verdict is what the figures say.
@@ -122,8 +120,8 @@ type Verdict struct {
 	// Undecided are the suspects of which trials did not tell whether they are at fault.
 	Undecided int
 
-	o     Options
-	parts []*part
+	parts  []*part
+	slower map[Kind]float64 // by how much pairs that nothing was found about are worse when measured again
 }
 
 // part is the pairs of one kind, judged by themselves.
@@ -136,7 +134,7 @@ type part struct {
 func Judge(f *Figures, o Options) *Verdict {
 	const least = 5 // us
 	o.LateLeast = cmp.Or(o.LateLeast, least)
-	v := &Verdict{o: o}
+	v := &Verdict{}
 	for _, own := range f.split() {
 		p := &part{f: own}
 		v.parts = append(v.parts, p)
@@ -381,7 +379,14 @@ func (f *Finding) Has(p Pair) bool {
 // again: what is slow is no echo of a latency that was chance.
 func (v *Verdict) Final() *Verdict {
 	final := *v
-	final.Findings = shared(worst(v.Findings), v.parts[0].f.N)
+	final.Findings = worst(v.Findings)
+	return &final
+}
+
+// Shared makes one finding of pairs that share something, once none of them is chance.
+func (v *Verdict) Shared() *Verdict {
+	final := *v
+	final.Findings = shared(v.Findings, v.parts[0].f.N)
 	return &final
 }
 

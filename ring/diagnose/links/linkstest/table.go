@@ -2,7 +2,6 @@ package linkstest
 
 import (
 	"fmt"
-	"math"
 	"math/rand/v2"
 	"os"
 	"runtime"
@@ -40,23 +39,15 @@ func Seeds(t *testing.T, others map[int]int) map[int]int {
 // Judge measures a simulated network and says what is wrong.
 type Judge func(n int, seed uint64, kinds []string) (*World, *links.Verdict)
 
-// Again has suspects measured again, until all of them are proved or none: what links does. measure
-// measures batches of pairs both ways.
+// Again measures suspects again, as links does, and returns what is left of them. measure measures
+// batches of pairs both ways.
 func Again(v *links.Verdict, n int, measure func([][]links.Pair) *links.Figures) *links.Verdict {
-	draws := map[links.Pair][]links.Draw{}
-	for round := 1; ; round++ {
-		batches := v.Trials(n)
-		if len(batches) == 0 {
-			return v.Final()
+	for range links.Confirmations(n) {
+		if batches := v.Retests(n); len(batches) > 0 {
+			v = v.Confirm(measure(batches))
 		}
-		f := measure(batches)
-		for at := range n * n {
-			if p := (links.Pair{From: at / n, To: at % n}); !f.Dead[at] && !math.IsNaN(f.Alone.V[at]) {
-				draws[p] = append(draws[p], links.Draw{Alone: f.Alone.V[at], Latency: f.Latency.V[at], Lost: f.Lost.V[at], Packets: f.Packets.V[at]})
-			}
-		}
-		v = v.Try(n, func(p links.Pair) []links.Draw { return draws[p] }, round == links.MostRounds)
 	}
+	return v.Final().Shared()
 }
 
 // row is a line of the table.
