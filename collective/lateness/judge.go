@@ -68,6 +68,9 @@ const (
 	// starvedPart of the time is what a ring waits for a rank that others keep from its CPU: on a
 	// machine with work for all its CPUs any rank is late by a fifth now and then.
 	starvedPart = 3
+	// Where more than one rank in so many, and more than one, have no CPU, the ranks share that: their
+	// host has too much work, and none of them is at fault.
+	sharedPart = 4
 	// starvedTimes as long as the others without a CPU is a rank's own want of one.
 	starvedTimes = 2
 	// steadyFlights that all take long tell a slow edge from one that waits for a CPU now and then.
@@ -179,13 +182,27 @@ func lateRanks(all []Record) (found []Finding) {
 		}
 		found = append(found, f)
 	}
-	// A rank that is less than half as late as the latest one, for no reason that is known, may wait for
-	// that one.
-	worst := int64(0)
+	// A late rank may itself wait for a rank that is later. Without a known reason it is not named if it
+	// is less late than a rank with one, or less than half as late as the latest.
+	worst, starved := Finding{}, 0
 	for _, f := range found {
-		worst = max(worst, f.By)
+		if f.By > worst.By {
+			worst = f
+		}
+		if f.Kind == NoCPU {
+			starved++
+		}
 	}
-	return slices.DeleteFunc(found, func(f Finding) bool { return f.Kind == Late && f.Why == "" && f.By < worst/2 })
+	bar := worst.By / 2
+	if worst.Kind != Late || worst.Why != "" {
+		bar = worst.By
+	}
+	return slices.DeleteFunc(found, func(f Finding) bool {
+		if f.Kind == NoCPU {
+			return starved > 1 && sharedPart*starved > len(all)
+		}
+		return f.Why == "" && f.By < bar
+	})
 }
 
 // slowEdges are those of which no end is known to be at fault. A flight is data to the

@@ -204,6 +204,25 @@ func TestJudgeWaitsAlone(t *testing.T) {
 	if got := Judge(all)[0].Text(name); got != want {
 		t.Errorf("%q: expected %q", got, want)
 	}
+	for _, c := range []struct {
+		waited, noCPU []int64 // ms of 1163
+		want          string
+	}{
+		{[]int64{340, 900, 900, 900, 900, 900}, []int64{1160, 300, 300, 300, 300, 300}, "no-cpu 0"},
+		{[]int64{340, 900, 900, 460, 900, 900}, []int64{1160, 300, 300, 1160, 300, 300}, ""}, // their host has too much work
+		{[]int64{340, 900, 900, 460, 900, 900, 900, 900}, []int64{1160, 300, 300, 1160, 300, 300, 300, 300}, "no-cpu 0, no-cpu 3"},
+		{[]int64{900, 10, 900, 900, 300, 900}, []int64{300, 1160, 300, 300, 300, 300}, "no-cpu 1"}, // rank 4 is late, and rank 1 is later for a known reason
+		{[]int64{900, 10, 900, 900, 300, 900}, []int64{100, 100, 100, 100, 100, 100}, "late 1, late 4"},
+		{[]int64{900, 10, 900, 900, 500, 900}, []int64{100, 100, 100, 100, 100, 100}, "late 1"}, // less than half as late
+	} {
+		var all []Record
+		for i, waited := range c.waited {
+			all = append(all, Record{Took: 1163 * ms, Waited: waited * ms, NoCPU: c.noCPU[i] * ms})
+		}
+		if got := told(all); got != c.want {
+			t.Errorf("%+v: %q", c, got)
+		}
+	}
 	// Of two stretches, in the other of which it had none.
 	late, busy := waits(900*ms, ms, 880*ms, 890*ms), waits(0, 0, 0, 0)
 	busy[1].NoCPU = 900 * ms
