@@ -128,21 +128,10 @@ func (a *adapter) flush() {
 	}
 }
 
-// A work request's ID: the transport's number, how often its queue pair has begun anew, and
-// whether it is a receive.
-const (
-	idReceive  = 1
-	idLifeBits = 16
-)
-
-func requestID(number uint64, life uint16, kind uint64) uint64 {
-	return number<<(idLifeBits+1) | uint64(life)<<1 | kind
-}
-
 // dispatch gives a completion to its transport.
 func (a *adapter) dispatch(wc *verbs.Completion) {
 	number := wc.ID >> (idLifeBits + 1)
-	if a.last == nil || a.last.number != number {
+	if a.last == nil || a.last.pair.number != number {
 		found, ok := a.transports.Load(number)
 		if !ok {
 			return // closed
