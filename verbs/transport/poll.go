@@ -24,9 +24,10 @@ func (a *adapter) wait(ctx context.Context, f *Future) error {
 	select {
 	case a.token <- struct{}{}:
 	default: // somebody polls for all
+		done, _ := f.done()
 		select {
 		case a.token <- struct{}{}:
-		case <-doneOf(f):
+		case <-done:
 			return f.err
 		case <-ctx.Done():
 			return result(f, ended(ctx, "wait for a transfer"))
@@ -50,19 +51,6 @@ func result(f *Future, err error) error {
 		return f.err
 	}
 	return err
-}
-
-// doneOf is Done, but does not have the goroutine take over: there is one who polls.
-func doneOf(f *Future) <-chan struct{} {
-	c := f.channel.Load()
-	if c == nil {
-		fresh := make(chan struct{})
-		if f.channel.CompareAndSwap(nil, &fresh) {
-			return fresh
-		}
-		c = f.channel.Load()
-	}
-	return *c
 }
 
 // pollFor polls until the future is resolved or the context has ended, or until nothing
