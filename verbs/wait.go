@@ -3,6 +3,7 @@ package verbs
 import (
 	"cmp"
 	"errors"
+	"fmt"
 	"runtime"
 	"time"
 
@@ -45,8 +46,9 @@ const (
 	waitBlock = 10 * time.Millisecond
 )
 
-// Waiter waits between polls of one completion queue. Use: poll; if there was
-// something, Reset; else Wait and poll again. It belongs to one goroutine.
+// Waiter waits between polls of one completion queue: in Poll, or for several queues with
+// Reset after a poll that found something, and Wait after one that did not. It belongs to one
+// goroutine.
 //
 // CQ must have been created with Channel. Without a channel it sleeps where it
 // would block: for several queues.
@@ -64,6 +66,30 @@ type Waiter struct {
 
 // Reset starts over after a successful poll.
 func (w *Waiter) Reset() { w.spin.Reset() }
+
+// Poll waits for completions and returns how many there are, at least one. It calls overdue
+// after so many empty polls, since the clock costs more than a poll; an error of overdue ends
+// the wait.
+func (w *Waiter) Poll(wc []Completion, every int, overdue func() error) (int, error) {
+	for polls := 1; ; polls++ {
+		n, err := w.CQ.Poll(wc)
+		if err != nil {
+			return 0, fmt.Errorf("poll the completion queue: %w", err)
+		}
+		if n > 0 {
+			w.Reset()
+			return n, nil
+		}
+		if polls%every == 0 {
+			if err := overdue(); err != nil {
+				return 0, err
+			}
+		}
+		if err := w.Wait(); err != nil {
+			return 0, fmt.Errorf("wait for a completion: %w", err)
+		}
+	}
+}
 
 // Wait gives the CPU away for a moment, the longer the more often it was called
 // since Reset, and never for more than 10 ms. The caller checks its deadline and

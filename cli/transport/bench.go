@@ -200,14 +200,19 @@ func (b *bench) fetched(size uint64) func(context.Context) error {
 func (b *bench) write(size uint64) googlebench.Benchmark {
 	return googlebench.Benchmark{
 		Bytes: size, Begin: b.stamped(size), End: b.fetched(size), Counters: b.shares,
-		Iterate: func(ctx context.Context, n int) error {
-			for range n {
-				if err := b.put(ctx, size, false); err != nil {
-					return err
-				}
+		Iterate: repeat(func(ctx context.Context) error { return b.put(ctx, size, false) }),
+	}
+}
+
+// repeat runs one iteration after the other.
+func repeat(one func(context.Context) error) func(context.Context, int) error {
+	return func(ctx context.Context, n int) error {
+		for range n {
+			if err := one(ctx); err != nil {
+				return err
 			}
-			return nil
-		},
+		}
+		return nil
 	}
 }
 
@@ -251,15 +256,8 @@ func (b *bench) read(size uint64) googlebench.Benchmark {
 		Begin: func(ctx context.Context) error {
 			return errors.Join(b.stamp(ctx, size), b.put(ctx, size, false), b.settle(ctx, size))
 		},
-		End: func(ctx context.Context) error { return b.check(ctx, size) },
-		Iterate: func(ctx context.Context, n int) error {
-			for range n {
-				if err := b.fetch(ctx, size); err != nil {
-					return err
-				}
-			}
-			return nil
-		},
+		End:     func(ctx context.Context) error { return b.check(ctx, size) },
+		Iterate: repeat(func(ctx context.Context) error { return b.fetch(ctx, size) }),
 	}
 }
 
@@ -289,7 +287,7 @@ func (b *bench) roundTrip(size uint64) googlebench.Benchmark {
 				cancel(codes.With(codes.Timeout, fmt.Errorf("no answer of the server within %v to a write that notifies it", b.timeout)))
 			})
 			defer late.Stop()
-			for range n {
+			return repeat(func(ctx context.Context) error {
 				late.Reset(b.timeout)
 				if err := b.put(ctx, size, true); err != nil {
 					return err
@@ -297,11 +295,8 @@ func (b *bench) roundTrip(size uint64) googlebench.Benchmark {
 				if err := b.t.WaitForWrite(ctx).Wait(ctx); err != nil {
 					return err
 				}
-				if err := arrived(ctx, b.inbound, size); err != nil {
-					return err
-				}
-			}
-			return nil
+				return arrived(ctx, b.inbound, size)
+			})(ctx, n)
 		},
 	}
 }
@@ -309,19 +304,17 @@ func (b *bench) roundTrip(size uint64) googlebench.Benchmark {
 // register is what it costs to register memory of the host, and to deregister it; of a GPU's it is
 // allocated and freed, too.
 func (b *bench) register(size uint64) googlebench.Benchmark {
-	if b.gpu != nil {
-		return googlebench.Benchmark{Iterate: func(ctx context.Context, n int) error {
-			for range n {
-				m, err := b.t.AllocOn(b.gpu, size)
-				if err != nil {
-					return err
-				}
-				if err := errors.Join(m.Close(), ctx.Err()); err != nil {
-					return err
-				}
+	again := func(register func() (*transport.Memory, error)) func(context.Context, int) error {
+		return repeat(func(ctx context.Context) error {
+			m, err := register()
+			if err != nil {
+				return err
 			}
-			return nil
-		}}
+			return errors.Join(m.Close(), ctx.Err())
+		})
+	}
+	if b.gpu != nil {
+		return googlebench.Benchmark{Iterate: again(func() (*transport.Memory, error) { return b.t.AllocOn(b.gpu, size) })}
 	}
 	var block *memory.Block
 	return googlebench.Benchmark{
@@ -334,19 +327,8 @@ func (b *bench) register(size uint64) googlebench.Benchmark {
 			}
 			return nil
 		},
-		End: func(context.Context) error { return block.Free() },
-		Iterate: func(ctx context.Context, n int) error {
-			for range n {
-				m, err := b.t.Register(block.Addr(), size, verbs.MemoryHost)
-				if err != nil {
-					return err
-				}
-				if err := errors.Join(m.Close(), ctx.Err()); err != nil {
-					return err
-				}
-			}
-			return nil
-		},
+		End:     func(context.Context) error { return block.Free() },
+		Iterate: again(func() (*transport.Memory, error) { return b.t.Register(block.Addr(), size, verbs.MemoryHost) }),
 	}
 }
 

@@ -161,3 +161,11 @@ func Counters[T any](of *T) (list []verbs.Counter) {
 	}
 	return list
 }
+
+// AddCounters adds to each number of a struct what another one has there.
+func AddCounters[T any](sum, more *T) {
+	to, from := reflect.ValueOf(sum).Elem(), reflect.ValueOf(more).Elem()
+	for i := range to.NumField() {
+		to.Field(i).SetUint(to.Field(i).Uint() + from.Field(i).Uint())
+	}
+}

@@ -134,41 +134,26 @@ func (p *Pair) drain(ctx context.Context) error {
 // progress waits for at least one completion, at most for the timeout.
 func (p *Pair) progress(ctx context.Context) error {
 	var since time.Time // the first empty poll that was long ago enough to ask
-	for polls := 1; ; polls++ {
-		n, err := p.Waiter.CQ.Poll(p.wc[:])
-		if err != nil {
+	n, err := p.Waiter.Poll(p.wc[:], 256, func() error {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		if err := p.Failed(); err != nil {
 			return err
 		}
-		if n > 0 {
-			p.Waiter.Reset()
-			return p.complete(n)
+		now := time.Now()
+		if since.IsZero() {
+			since = now
 		}
-		if polls%256 == 0 { // the clock and the context cost more than a poll
-			if err := p.overdue(ctx, &since); err != nil {
-				return err
-			}
+		if now.Sub(since) > p.Timeout {
+			return fmt.Errorf("p2p: no completion from rank %d for %s, with %d sends in flight", p.Peer, p.Timeout, p.inFlight)
 		}
-		if err := p.Waiter.Wait(); err != nil {
-			return err
-		}
-	}
-}
-
-func (p *Pair) overdue(ctx context.Context, since *time.Time) error {
-	if ctx.Err() != nil {
-		return context.Cause(ctx)
-	}
-	if err := p.Failed(); err != nil {
+		return nil
+	})
+	if err != nil {
 		return err
 	}
-	now := time.Now()
-	if since.IsZero() {
-		*since = now
-	}
-	if now.Sub(*since) > p.Timeout {
-		return fmt.Errorf("p2p: no completion from rank %d for %s, with %d sends in flight", p.Peer, p.Timeout, p.inFlight)
-	}
-	return nil
+	return p.complete(n)
 }
 
 // complete handles n completions.

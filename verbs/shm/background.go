@@ -61,17 +61,20 @@ func (c *Context) untilDue() time.Duration {
 // owed is answered at once: nothing would wake it for that. The lock is held, which the
 // goroutine takes once more after it has said that it sleeps.
 func (q *qp) progress(flush bool) (worked bool) {
-	if q.peer != nil {
-		worked = q.serve()
-		worked = q.reap() || worked
-		if q.pump() {
-			q.peer.dir.wake()
+	if q.conn.peer != nil {
+		worked = q.responder.serve()
+		q.settle()
+		worked = q.requester.reap() || worked
+		q.settle()
+		if q.requester.pump() {
+			q.conn.peer.dir.wake()
 			worked = true
 		}
-		if q.owed && (flush || !worked || q.served-q.acknowledged >= answerEvery || atomic.LoadUint32(q.ctx.own.sleeping) != 0) {
-			q.acknowledge()
+		q.settle()
+		if r := &q.responder; r.owed && (flush || !worked || r.served-r.acknowledged >= answerEvery || atomic.LoadUint32(q.ctx.own.sleeping) != 0) {
+			q.responder.acknowledge()
 		}
-		if !q.paired && !q.bound && !q.looking {
+		if !q.requester.paired && !q.responder.bound && !q.looking {
 			q.lookAgain()
 		}
 	}
@@ -81,13 +84,13 @@ func (q *qp) progress(flush bool) (worked bool) {
 
 // expire runs the timers, and notes when progress is due though nobody wakes us.
 func (q *qp) expire() {
-	if q.sqHead != q.sqTail && q.state == verbs.StateRTS {
+	if q.requester.sqHead != q.requester.sqTail && q.conn.state == verbs.StateRTS {
 		q.giveUp()
 	} else {
-		q.timer, q.rnrUntil = 0, 0
+		q.requester.timer, q.requester.rnrUntil = 0, 0
 	}
-	due := q.timer
-	for _, at := range [...]int64{q.rnrUntil, q.doubtful} {
+	due := q.requester.timer
+	for _, at := range [...]int64{q.requester.rnrUntil, q.conn.doubtful} {
 		if at != 0 && (due == 0 || at < due) {
 			due = at
 		}
@@ -100,30 +103,32 @@ func (q *qp) expire() {
 
 // giveUp runs the timer of a peer that does not answer.
 func (q *qp) giveUp() {
+	r := &q.requester
 	answered := q.answered()
-	timeout := verbs.AckTimeout(q.attr.Timeout)
+	timeout := verbs.AckTimeout(q.conn.attr.Timeout)
 	switch {
-	case timeout == 0, answered && q.peer != nil:
-		q.timer = 0
-	case q.timer == 0:
-		q.timer, q.looked = objects.Clock()+int64(timeout)*int64(q.attr.RetryCnt+1), q.looks.Load()
+	case timeout == 0, answered && q.conn.peer != nil:
+		r.timer = 0
+	case r.timer == 0:
+		r.timer, r.looked = objects.Clock()+int64(timeout)*int64(q.conn.attr.RetryCnt+1), q.looks.Load()
 		select {
 		case q.look <- struct{}{}: // has the peer looked for, if it is not there
 		default:
 		}
-	case objects.Clock() < q.timer:
+	case objects.Clock() < r.timer:
 	case answered:
-		q.timer = objects.Clock() + int64(timeout)
+		r.timer = objects.Clock() + int64(timeout)
 	default:
-		q.failSend(verbs.RetryExceeded)
+		q.requester.fail(verbs.RetryExceeded)
+		q.settle()
 	}
 }
 
 // answered reports whether a NIC in the peer's place would answer. While it has not
 // been looked for since the timer began, that is not known.
 func (q *qp) answered() bool {
-	if p := q.peer; p != nil {
-		return !p.process.Gone() && p.accepts(q) && !q.ahead()
+	if p := q.conn.peer; p != nil {
+		return !p.process.Gone() && p.accepts(&q.conn) && !q.requester.ahead()
 	}
-	return q.timer != 0 && q.looks.Load() == q.looked
+	return q.requester.timer != 0 && q.looks.Load() == q.requester.looked
 }

@@ -10,26 +10,26 @@ import (
 )
 
 // reap takes the peer's answers, and reports whether there were any.
-func (q *qp) reap() (worked bool) {
-	answer := atomic.LoadUint64(q.own.answer)
+func (r *requester) reap() (worked bool) {
+	answer := atomic.LoadUint64(r.conn.own.answer)
 	count, code := answer>>8, uint8(answer)
-	if count == q.acked && code == 0 || q.state != verbs.StateRTS && q.state != verbs.StateSQD {
+	if count == r.acked && code == 0 || r.conn.state != verbs.StateRTS && r.conn.state != verbs.StateSQD {
 		return false
 	}
-	if count < q.acked || count > q.posted || count == q.posted && code != 0 {
-		q.failSend(verbs.BadResponseError)
+	if count < r.acked || count > r.posted || count == r.posted && code != 0 {
+		r.fail(verbs.BadResponseError)
 		return true
 	}
-	for ; q.acked < count; q.acked++ {
-		s, f := q.own.slot(q.acked), q.flight(q.acked)
-		w := q.wqe(f.wqe)
+	for ; r.acked < count; r.acked++ {
+		s, f := r.conn.own.slot(r.acked), r.flight(r.acked)
+		w := r.wqe(f.wqe)
 		switch {
 		case w.isRead():
-			if status, finished := q.collect(w, s, f); status != verbs.Success {
-				q.failSend(status)
+			if status, finished := r.collect(w, s, f); status != verbs.Success {
+				r.fail(status)
 				return true
 			} else if !finished {
-				q.retire()
+				r.retire()
 				return worked
 			}
 			w.asked = false
@@ -41,21 +41,21 @@ func (q *qp) reap() (worked bool) {
 			w.done = f.ends
 		}
 		if w.done && (w.isRead() || w.IsAtomic()) {
-			q.reads--
+			r.reads--
 		}
-		q.stageHead, f.source = f.stage, 0
+		r.stageHead, f.source = f.stage, 0
 		worked = true
 	}
-	q.retire()
+	r.retire()
 	switch {
 	case code == notReady:
-		return q.notReady() || worked
+		return r.notReady() || worked
 	case code != 0:
 		status := verbs.Status(code)
 		if status > verbs.GeneralError || status == verbs.FlushError {
 			status = verbs.BadResponseError
 		}
-		q.failSend(status)
+		r.fail(status)
 		return true
 	}
 	return worked
@@ -64,52 +64,52 @@ func (q *qp) reap() (worked bool) {
 // notReady handles a request that waits for a receive of the peer's, which will
 // execute it as soon as it can. What a wire would take for its retries is how long
 // this end waits.
-func (q *qp) notReady() (worked bool) {
+func (r *requester) notReady() (worked bool) {
 	const forever = 7
-	if q.refused != q.acked+1 {
-		q.refused, q.rnrUntil = q.acked+1, 0
-		q.counters.RNRs++
-		if q.attr.RNRRetry != forever {
-			timer := verbs.RNRTimer(uint8(atomic.LoadUint32(&q.peer.rnrTimer)))
-			q.rnrUntil = objects.Clock() + int64(q.attr.RNRRetry)*int64(timer)
+	if r.refused != r.acked+1 {
+		r.refused, r.rnrUntil = r.acked+1, 0
+		r.conn.counters.RNRs++
+		if r.conn.attr.RNRRetry != forever {
+			timer := verbs.RNRTimer(uint8(atomic.LoadUint32(&r.conn.peer.rnrTimer)))
+			r.rnrUntil = objects.Clock() + int64(r.conn.attr.RNRRetry)*int64(timer)
 		}
 	}
-	if q.rnrUntil == 0 || objects.Clock() < q.rnrUntil ||
-		!atomic.CompareAndSwapUint32(&q.own.slot(q.acked).claim, claim(q.acked, open), claim(q.acked, revoked)) {
+	if r.rnrUntil == 0 || objects.Clock() < r.rnrUntil ||
+		!atomic.CompareAndSwapUint32(&r.conn.own.slot(r.acked).claim, claim(r.acked, open), claim(r.acked, revoked)) {
 		return false
 	}
-	q.failSend(verbs.RNRRetryExceeded)
+	r.fail(verbs.RNRRetryExceeded)
 	return true
 }
 
 // retire completes what is done, in order.
-func (q *qp) retire() {
-	for q.sqHead != q.sqTail {
-		w := q.wqe(q.sqHead)
+func (r *requester) retire() {
+	for r.sqHead != r.sqTail {
+		w := r.wqe(r.sqHead)
 		if !w.done {
 			return
 		}
-		q.sqHead++
-		q.sqCur = max(q.sqCur, q.sqHead)
-		if q.InitAttr.SigAll || w.Flags&verbs.FlagSignaled != 0 {
-			q.complete(w, verbs.Success)
+		r.sqHead++
+		r.sqCur = max(r.sqCur, r.sqHead)
+		if r.conn.qp.InitAttr.SigAll || w.Flags&verbs.FlagSignaled != 0 {
+			r.complete(w, verbs.Success)
 		}
 	}
 }
 
-func (q *qp) flushSends() {
-	for ; q.sqHead != q.sqTail; q.sqHead++ {
-		w := q.wqe(q.sqHead)
-		q.complete(w, cmp.Or(w.fault, verbs.FlushError))
+func (r *requester) flush() {
+	for ; r.sqHead != r.sqTail; r.sqHead++ {
+		w := r.wqe(r.sqHead)
+		r.complete(w, cmp.Or(w.fault, verbs.FlushError))
 	}
-	q.sqCur, q.acked, q.reads = q.sqHead, q.posted, 0
-	q.timer, q.rnrUntil = 0, 0
+	r.sqCur, r.acked, r.reads = r.sqHead, r.posted, 0
+	r.timer, r.rnrUntil = 0, 0
 }
 
-func (q *qp) complete(w *sendWQE, status verbs.Status) {
-	wc := verbs.Completion{ID: w.ID, Status: status, Opcode: w.Opcode.Completed(), QPN: q.QPN, ByteLen: w.length}
+func (r *requester) complete(w *sendWQE, status verbs.Status) {
+	wc := verbs.Completion{ID: w.ID, Status: status, Opcode: w.Opcode.Completed(), QPN: r.conn.qp.QPN, ByteLen: w.length}
 	if status != verbs.Success {
-		objects.TraceFailed(q.QPN, q.state, &wc, false)
+		objects.TraceFailed(r.conn.qp.QPN, r.conn.state, &wc, false)
 	}
-	q.SendCQ.Push(wc, status != verbs.Success)
+	r.conn.qp.SendCQ.Push(wc, status != verbs.Success)
 }

@@ -152,7 +152,7 @@ func (c *Context) remove(q *qp) {
 	defer c.mu.Unlock()
 	list := slices.DeleteFunc(slices.Clone(*c.qps.Load()), func(other *qp) bool { return other == q })
 	c.qps.Store(&list)
-	c.past.add(&q.counters)
+	objects.AddCounters(&c.past, &q.conn.counters)
 }
 
 func (c *Context) Counters(n int) ([]verbs.Counter, error) {
@@ -164,7 +164,7 @@ func (c *Context) Counters(n int) ([]verbs.Counter, error) {
 	c.mu.Unlock()
 	for _, q := range list {
 		q.mu.Lock()
-		sum.add(&q.counters)
+		objects.AddCounters(&sum, &q.conn.counters)
 		q.mu.Unlock()
 	}
 	sum.Sent = sum.Requests

@@ -125,9 +125,9 @@ func (b *block) slot(n uint64) *slot { return &b.slots[n%slotCount] }
 
 // accepts reports whether the queue pair takes requests of that one, or will once it
 // has found it.
-func (c *connInfo) accepts(q *qp) bool {
+func (c *connInfo) accepts(from *connection) bool {
 	state := verbs.QPState(atomic.LoadUint32(&c.state) - 1)
-	return state.Receives() && c.destKey == q.ctx.key && c.destQPN == q.QPN
+	return state.Receives() && c.destKey == from.ctx.key && c.destQPN == from.qp.QPN
 }
 
 func (c *connInfo) setState(s verbs.QPState) { atomic.StoreUint32(&c.state, uint32(s)+1) }

@@ -2,7 +2,6 @@ package shm
 
 import (
 	"log/slog"
-	"reflect"
 
 	"ringcli/trace"
 	"ringcli/verbs"
@@ -23,13 +22,6 @@ type counters struct {
 	RecvErrors      uint64 `counter:"resp_cqe_error"`
 	AccessErrors    uint64 `counter:"req_remote_access_errors"` // requests that the peer refused
 	InvalidRequests uint64 `counter:"req_remote_invalid_request"`
-}
-
-func (c *counters) add(o *counters) {
-	to, from := reflect.ValueOf(c).Elem(), reflect.ValueOf(o).Elem()
-	for i := range to.NumField() {
-		to.Field(i).SetUint(to.Field(i).Uint() + from.Field(i).Uint())
-	}
 }
 
 func (c *counters) sendFailed(s verbs.Status) {
@@ -61,13 +53,13 @@ var opcodeTexts = func() (texts [verbs.OpFetchAdd + 1]uint64) {
 	return texts
 }()
 
-func traceRequest(kind trace.Kind, what string, q *qp, s *slot) {
+func traceRequest(kind trace.Kind, what string, c *connection, s *slot) {
 	if !trace.Enabled(trace.Wire) {
 		return
 	}
-	to := q.QPN
+	to := c.qp.QPN
 	if kind == requestSent {
-		to = q.attr.DestQPN
+		to = c.attr.DestQPN
 	}
 	kind.Instant(opcodeTexts[s.op], uint64(to), uint64(s.seq), uint64(s.length))
 	trace.Debug(trace.Wire, what, slog.String("op", verbs.Opcode(s.op).String()), slog.String("to", verbs.Hex(to)), slog.Int("number", int(s.seq)),

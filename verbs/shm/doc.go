@@ -49,7 +49,7 @@
 //
 // The two ends are compiled for amd64, where loads pass no load and stores no store, and for
 // arm64, where they do unless sync/atomic says otherwise: its stores are releases there, its
-// loads acquires, of which none passes the other. What was reviewed against arm64's rules:
+// loads acquires, of which none passes the other. On both:
 //
 //   - seq of a slot, a queue pair's answer, bound, state: stored atomically behind the plain
 //     words that they announce, loaded before these are read. The words are written again
@@ -60,16 +60,11 @@
 //   - sleeping and the requests that end the sleep: each end stores its word and then loads
 //     the other's. That needs stores not to be passed by later loads, which amd64 has from
 //     XCHG, and arm64 from STLR before LDAR; a plain store would lose wake-ups on both.
-//   - a region's row in the directory was copied by plain loads between two atomic ones, and
-//     filled by plain stores behind an atomic one: sound on amd64, not on arm64, where a plain
-//     load may come after a later acquire and a plain store before an earlier release. All of
-//     it is atomic now.
+//   - a region's row in the directory is atomic in all its words: on arm64 a plain load may
+//     come after a later acquire, and a plain store before an earlier release.
 //
-// The tests run on arm64 under an emulator whose host is amd64 (.ci/run arm64). It shows
-// that the code is right where it is run as written: layouts, alignment, atomics and system
-// calls. It cannot show a missing barrier: the host's loads and stores keep amd64's order
-// whatever the program is, and emulated code is translated in order. Nor are caches, LSE's
-// presence or absence in silicon, or pages of 16 and 64 KiB those of a real machine.
+// The tests on arm64 run under an emulator whose host is amd64 (.ci/run arm64), which cannot
+// show a missing barrier.
 //
 // # Progress
 //

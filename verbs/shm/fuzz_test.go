@@ -47,14 +47,14 @@ func newHostile(t testing.TB, mem []byte) *hostile {
 	must(err)
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.attr = verbs.QPAttr{PathMTU: verbs.MTU4096, Access: rights, MaxRDAtomic: 4, MaxDestRDAtomic: 4, RNRRetry: 7, Timeout: 14, RetryCnt: 7}
+	q.conn.attr = verbs.QPAttr{PathMTU: verbs.MTU4096, Access: rights, MaxRDAtomic: 4, MaxDestRDAtomic: 4, RNRRetry: 7, Timeout: 14, RetryCnt: 7}
 	must(q.publish())
-	q.enter(verbs.StateRTS)
+	q.conn.enter(verbs.StateRTS)
 	h := &hostile{ctx: c, qp: q, cq: cq.(*objects.CQ), key: mr.RKey(), peer: blockOf(m.Addr())}
-	q.peer = &peer{remote: n, block: h.peer, id: m.ID()}
+	q.conn.peer = &peer{remote: n, block: h.peer, id: m.ID()}
 	h.peer.setState(verbs.StateRTS)
 	h.peer.mtu, h.peer.destKey, h.peer.destQPN = uint32(verbs.MTU4096), c.key, q.QPN
-	atomic.StoreUint64(&h.peer.bound, q.memory.ID())
+	atomic.StoreUint64(&h.peer.bound, q.conn.memory.ID())
 	t.Cleanup(func() {
 		must(q.Close())
 		must(mr.Close())
@@ -107,10 +107,10 @@ func FuzzRequest(f *testing.F) {
 			atomic.StoreUint32(&s.seq, uint32(n+1))
 		}
 		q.mu.Lock()
-		own := q.own.slot(0)
+		own := q.conn.own.slot(0)
 		own.kind, own.length, own.data = kind, length, [3]uint64{d0, d1}
 		q.mu.Unlock()
-		atomic.StoreUint64(q.own.answer, answer)
+		atomic.StoreUint64(q.conn.own.answer, answer)
 		for range 3 {
 			h.ctx.Progress(true)
 			time.Sleep(100 * time.Microsecond) // views are mapped meanwhile

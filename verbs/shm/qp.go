@@ -23,19 +23,34 @@ type qp struct {
 	look       chan struct{} // capacity 1: has the goroutine look for the peer now
 	looks      atomic.Uint64 // how often it has looked
 
-	mu       sync.Mutex // guards all below, and what this end writes into both blocks
+	mu        sync.Mutex         // guards all below, and what this end writes into both blocks
+	looking   bool               // a goroutine looks for the peer
+	stopped   context.CancelFunc // ends it; nil if there never was one
+	conn      connection
+	requester requester
+	responder responder
+}
+
+// connection is what both halves of a queue pair work on.
+type connection struct {
+	qp       *objects.QueuePair
+	ctx      *Context
 	state    verbs.QPState
 	attr     verbs.QPAttr
 	memory   *memfd.Arena // own's; nil in RESET
 	own      *block
-	peer     *peer              // the peer, once it is mapped
-	looking  bool               // a goroutine looks for the peer
-	stopped  context.CancelFunc // ends it; nil if there never was one
-	doubtful int64              // when memory that the peer refers to and cannot be read is no more excused; 0: it can
+	peer     *peer // the peer, once it is mapped
+	doubtful int64 // when memory that the peer refers to and cannot be read is no more excused; 0: it can
 	counters counters
+}
 
-	requester
-	responder
+func (c *connection) mtu() uint32 { return uint32(c.attr.PathMTU.Bytes()) }
+
+func (c *connection) enter(s verbs.QPState) {
+	c.state = s
+	if c.own != nil {
+		c.own.setState(s)
+	}
 }
 
 // peer is the peer of a queue pair.
@@ -50,9 +65,11 @@ func (c *Context) CreateQP(p *objects.Domain, a verbs.QPInitAttr) (verbs.QP, err
 	if err := q.Prepare(p, &a); err != nil {
 		return nil, err
 	}
-	q.sq = make([]sendWQE, ringSize(a.Cap.MaxSendWR))
-	q.rq = make([]recvWQE, ringSize(a.Cap.MaxRecvWR))
-	if err := q.Retain(len(q.sq)); err != nil {
+	q.conn = connection{qp: &q.QueuePair, ctx: c}
+	q.requester.conn, q.responder.conn = &q.conn, &q.conn
+	q.requester.sq = make([]sendWQE, ringSize(a.Cap.MaxSendWR))
+	q.responder.rq = make([]recvWQE, ringSize(a.Cap.MaxRecvWR))
+	if err := q.Retain(len(q.requester.sq)); err != nil {
 		return nil, err
 	}
 	c.add(q)
@@ -69,8 +86,8 @@ func (q *qp) Query() (verbs.QPAttr, verbs.QPInitAttr, error) {
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	a := q.attr
-	a.State, a.CurState, a.Cap = q.state, q.state, q.InitAttr.Cap
+	a := q.conn.attr
+	a.State, a.CurState, a.Cap = q.conn.state, q.conn.state, q.InitAttr.Cap
 	return a, q.InitAttr, nil
 }
 
@@ -88,7 +105,7 @@ func (q *qp) modify(a *verbs.QPAttr, mask verbs.AttrMask) (left *peer, err error
 	if err := q.Live(); err != nil {
 		return nil, err
 	}
-	cur := q.state
+	cur := q.conn.state
 	if err := verbs.CheckModify(q.QPN, cur, a, mask, &verbs.ModifyPath{Device: &limits, Port: &port}); err != nil {
 		return nil, err
 	}
@@ -104,14 +121,14 @@ func (q *qp) modify(a *verbs.QPAttr, mask verbs.AttrMask) (left *peer, err error
 			return nil, err
 		}
 	}
-	q.attr.Set(a, mask)
+	q.conn.attr.Set(a, mask)
 	if a.State != cur {
 		left = q.become(a.State)
 	}
-	if q.own != nil {
-		atomic.StoreUint32(&q.own.rnrTimer, uint32(q.attr.MinRNRTimer))
+	if q.conn.own != nil {
+		atomic.StoreUint32(&q.conn.own.rnrTimer, uint32(q.conn.attr.MinRNRTimer))
 	}
-	objects.TraceModified(q.QPN, cur, q.state, a, mask)
+	objects.TraceModified(q.QPN, cur, q.conn.state, a, mask)
 	q.progress(true)
 	return left, nil
 }
@@ -121,25 +138,18 @@ func (q *qp) become(s verbs.QPState) (left *peer) {
 	switch s {
 	case verbs.StateReset:
 		left = q.unpublish()
-		q.attr = verbs.QPAttr{}
+		q.conn.attr = verbs.QPAttr{}
 	case verbs.StateErr:
 		q.becomeErr()
 	case verbs.StateRTR:
-		q.own.mtu, q.own.rqPSN = uint32(q.attr.PathMTU), q.attr.RQPSN
-		q.own.destKey, q.own.destQPN = memfd.Key(q.attr.AH.GRH.DGID), q.attr.DestQPN
-		q.enter(s)
+		q.conn.own.mtu, q.conn.own.rqPSN = uint32(q.conn.attr.PathMTU), q.conn.attr.RQPSN
+		q.conn.own.destKey, q.conn.own.destQPN = memfd.Key(q.conn.attr.AH.GRH.DGID), q.conn.attr.DestQPN
+		q.conn.enter(s)
 		q.connect()
 	default:
-		q.enter(s)
+		q.conn.enter(s)
 	}
 	return left
-}
-
-func (q *qp) enter(s verbs.QPState) {
-	q.state = s
-	if q.own != nil {
-		q.own.setState(s)
-	}
 }
 
 // publish gives the queue pair a block, and peers a way to find it.
@@ -148,35 +158,35 @@ func (q *qp) publish() error {
 	if err != nil {
 		return fmt.Errorf("QP 0x%06x: control memory: %w: %w", q.QPN, verbs.ErrNoMemory, err)
 	}
-	q.memory, q.own = m, blockOf(m.Addr())
+	q.conn.memory, q.conn.own = m, blockOf(m.Addr())
 	atomic.StoreUint64(&q.ctx.own.blocks[q.QPN%rows], m.ID())
 	return nil
 }
 
 // unpublish takes the block back and forgets all that passed through it.
 func (q *qp) unpublish() (left *peer) {
-	q.acknowledge()
-	q.revokeSends()
-	q.revokeGrants(0)
-	left = q.peer
-	q.peer, q.looking = nil, false
+	q.responder.acknowledge()
+	q.requester.revokeAll()
+	q.responder.revoke(0)
+	left = q.conn.peer
+	q.conn.peer, q.looking = nil, false
 	if q.stopped != nil {
 		q.stopped()
 		q.stopped = nil
 	}
 	q.requester.reset()
 	q.responder.reset()
-	q.doubtful = 0
+	q.conn.doubtful = 0
 	q.deadline.Store(0)
-	q.state = verbs.StateReset
-	if q.memory != nil {
+	q.conn.state = verbs.StateReset
+	if q.conn.memory != nil {
 		atomic.StoreUint64(&q.ctx.own.blocks[q.QPN%rows], 0)
-		atomic.StoreUint32(&q.own.state, 0)
+		atomic.StoreUint32(&q.conn.own.state, 0)
 		if left != nil {
 			left.dir.wake() // to let go of the block
 		}
-		_ = q.memory.Free() // of an arena that is there, it does not fail
-		q.memory, q.own = nil, nil
+		_ = q.conn.memory.Free() // of an arena that is there, it does not fail
+		q.conn.memory, q.conn.own = nil, nil
 	}
 	return left
 }
@@ -189,20 +199,28 @@ func (p *peer) release() {
 	}
 }
 
+// settle moves the queue pair to ERR if one of its halves has failed.
+func (q *qp) settle() {
+	if q.requester.failed || q.responder.failed {
+		q.requester.failed, q.responder.failed = false, false
+		q.becomeErr()
+	}
+}
+
 // becomeErr flushes both queues. What the peer was granted it may still copy.
 func (q *qp) becomeErr() {
-	if q.state == verbs.StateErr {
+	if q.conn.state == verbs.StateErr {
 		return
 	}
-	q.acknowledge()
-	q.enter(verbs.StateErr)
-	if q.peer != nil {
-		q.peer.dir.wake() // its timer may have to run now
+	q.responder.acknowledge()
+	q.conn.enter(verbs.StateErr)
+	if q.conn.peer != nil {
+		q.conn.peer.dir.wake() // its timer may have to run now
 	}
-	q.revokeSends()
+	q.requester.revokeAll()
 	q.deadline.Store(0)
-	q.flushSends()
-	q.flushRecvs()
+	q.requester.flush()
+	q.responder.flush()
 }
 
 // Close implements verbs.QP. Nothing is flushed, as ibv_destroy_qp has it.
@@ -218,6 +236,51 @@ func (q *qp) Close() error {
 	left.release()
 	q.ctx.remove(q)
 	return q.Release()
+}
+
+func (q *qp) PostSend(wrs []verbs.WorkRequest) (n int, err error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for ; n < len(wrs); n++ {
+		if err = q.requester.post(&wrs[n]); err != nil {
+			break
+		}
+	}
+	if q.requester.pump() {
+		q.conn.peer.dir.wake()
+	}
+	q.settle()
+	q.responder.acknowledge() // behind the requests: the peer waits for these
+	q.expire()
+	return n, err
+}
+
+func (q *qp) PostRecv(wrs []verbs.WorkRequest) (n int, err error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for ; n < len(wrs); n++ {
+		if err = q.responder.post(&wrs[n]); err != nil {
+			break
+		}
+	}
+	if q.responder.stalled != 0 && n > 0 {
+		q.progress(false)
+	}
+	return n, err
+}
+
+// withdraw is told that a key is dead: nothing may touch its memory any more, on
+// the peer's behalf or our own. A request that still needs it fails.
+func (q *qp) withdraw(key uint32) {
+	q.responder.revoke(key)
+	if q.conn.peer == nil || q.conn.state != verbs.StateRTS && q.conn.state != verbs.StateSQD {
+		return
+	}
+	q.requester.reap()
+	q.settle()
+	if q.requester.withdraw(key) {
+		q.becomeErr()
+	}
 }
 
 // How often the peer is looked for: at once, and soon a few times, since most
@@ -255,7 +318,7 @@ func (q *qp) connect() {
 // lookAgain looks for the peer's next block if the one that was found is gone: it
 // has been through RESET since, and nothing has passed between the two.
 func (q *qp) lookAgain() {
-	if q.state.Receives() && atomic.LoadUint32(&q.peer.state) == 0 && !q.peer.process.Gone() {
+	if q.conn.state.Receives() && atomic.LoadUint32(&q.conn.peer.state) == 0 && !q.conn.peer.process.Gone() {
 		q.connect()
 	}
 }
@@ -268,7 +331,7 @@ var mayRead = true
 // is nothing left to look for.
 func (q *qp) findPeer(ctx context.Context) bool {
 	q.mu.Lock()
-	key, row := memfd.Key(q.attr.AH.GRH.DGID), q.attr.DestQPN%rows
+	key, row := memfd.Key(q.conn.attr.AH.GRH.DGID), q.conn.attr.DestQPN%rows
 	q.mu.Unlock()
 	ctx, cancel := context.WithTimeout(ctx, mapping)
 	defer cancel()
@@ -298,12 +361,12 @@ func (q *qp) findPeer(ctx context.Context) bool {
 		p.release()
 		return true
 	}
-	old := q.peer
-	q.peer, q.looking = p, false
+	old := q.conn.peer
+	q.conn.peer, q.looking = p, false
 	if mayRead && n.process.CanReadMemory() {
-		q.own.readable = 1
+		q.conn.own.readable = 1
 	}
-	atomic.StoreUint64(&q.own.bound, id)
+	atomic.StoreUint64(&q.conn.own.bound, id)
 	q.progress(true)
 	p.dir.wake() // with the lock: once it is released, RESET may release p
 	q.mu.Unlock()

@@ -77,7 +77,7 @@ func (p *destination) scatter(src []byte) {
 // copyOut copies n bytes that the peer refers to, out of its arena (src) or at an
 // address of its process. It takes the claim of slot number number for that, and
 // leaves it as next, or open if it has not copied.
-func (q *qp) copyOut(to destination, word *uint32, number uint64, next uint32, kind uint8, src []byte, addr uint64, n int) copyResult {
+func (c *connection) copyOut(to destination, word *uint32, number uint64, next uint32, kind uint8, src []byte, addr uint64, n int) copyResult {
 	if !atomic.CompareAndSwapUint32(word, claim(number, open), claim(number, copying)) {
 		return wasRevoked
 	}
@@ -90,7 +90,7 @@ func (q *qp) copyOut(to destination, word *uint32, number uint64, next uint32, k
 		if len(dst) == 0 {
 			break
 		}
-		err = q.peer.process.ReadMemory(dst, addr)
+		err = c.peer.process.ReadMemory(dst, addr)
 		addr += uint64(len(dst))
 		n -= len(dst)
 	}
@@ -101,13 +101,13 @@ func (q *qp) copyOut(to destination, word *uint32, number uint64, next uint32, k
 		return wasRevoked
 	}
 	if err == nil {
-		q.doubtful = 0
+		c.doubtful = 0
 		return copied
 	}
 	// The memory of a process that is being killed goes before the process does.
-	if now := objects.Clock(); kind == inProcess && q.doubtful == 0 {
-		q.doubtful = now + int64(exitGrace)
-	} else if kind == inArena || !q.peer.process.Gone() && now > q.doubtful {
+	if now := objects.Clock(); kind == inProcess && c.doubtful == 0 {
+		c.doubtful = now + int64(exitGrace)
+	} else if kind == inArena || !c.peer.process.Gone() && now > c.doubtful {
 		return unreadable
 	}
 	return ownerGone
@@ -137,7 +137,7 @@ func guarded(to *destination, src []byte) (err error) {
 
 // collect takes the answer to a READ: its data, from where the peer says that they
 // are. finished is false if more of what a reference covers is still to be copied.
-func (q *qp) collect(w *sendWQE, s *slot, f *flight) (status verbs.Status, finished bool) {
+func (r *requester) collect(w *sendWQE, s *slot, f *flight) (status verbs.Status, finished bool) {
 	to := destination{sgl: w.SGL, at: &w.at}
 	rest := w.length - w.moved
 	kind, length, data := s.kind, s.length, s.data
@@ -147,7 +147,7 @@ func (q *qp) collect(w *sendWQE, s *slot, f *flight) (status verbs.Status, finis
 		w.moved += rest
 		return verbs.Success, true
 	case kind == inStage && length > 0 && length <= f.room && length <= rest:
-		to.scatter(q.own.stage[f.at:][:length])
+		to.scatter(r.conn.own.stage[f.at:][:length])
 		w.moved += length
 		return verbs.Success, true
 	case kind == inArena || kind == inProcess:
@@ -158,7 +158,7 @@ func (q *qp) collect(w *sendWQE, s *slot, f *flight) (status verbs.Status, finis
 	behind := uint64(w.moved - f.base)
 	var src []byte
 	if kind == inArena {
-		view, ok := q.peer.process.View(data[0])
+		view, ok := r.conn.peer.process.View(data[0])
 		if !ok {
 			return verbs.Success, false
 		}
@@ -173,7 +173,7 @@ func (q *qp) collect(w *sendWQE, s *slot, f *flight) (status verbs.Status, finis
 		next = open
 	}
 	mark := w.at
-	switch q.copyOut(to, &s.claim, q.acked, next, kind, src, data[0]+behind, int(n)) {
+	switch r.conn.copyOut(to, &s.claim, r.acked, next, kind, src, data[0]+behind, int(n)) {
 	case wasRevoked, unreadable:
 		return verbs.RemoteAccessError, false
 	case ownerGone:
@@ -186,7 +186,7 @@ func (q *qp) collect(w *sendWQE, s *slot, f *flight) (status verbs.Status, finis
 
 // revoke takes back what slot number n refers to. If the peer is copying, it waits until that is
 // over: for a piece, so not long, unless the peer is stopped or dead.
-func (q *qp) revoke(word *uint32, n uint64) {
+func (c *connection) revoke(word *uint32, n uint64) {
 	const stopped = 2 * time.Second
 	var deadline time.Time
 	for !atomic.CompareAndSwapUint32(word, claim(n, open), claim(n, revoked)) {
@@ -196,7 +196,7 @@ func (q *qp) revoke(word *uint32, n uint64) {
 		if deadline.IsZero() {
 			deadline = time.Now().Add(stopped)
 		}
-		if q.peer.process.Gone() || time.Now().After(deadline) {
+		if c.peer.process.Gone() || time.Now().After(deadline) {
 			// What it copies from now on it finds to be worth nothing.
 			atomic.CompareAndSwapUint32(word, claim(n, copying), claim(n, revoked))
 			return
@@ -205,42 +205,36 @@ func (q *qp) revoke(word *uint32, n uint64) {
 	}
 }
 
-// revokeSends takes back all that requests refer to.
-func (q *qp) revokeSends() {
-	for n := q.acked; n < q.posted; n++ {
-		if f := q.flight(n); f.source != 0 {
+// revokeAll takes back all that requests refer to.
+func (r *requester) revokeAll() {
+	for n := r.acked; n < r.posted; n++ {
+		if f := r.flight(n); f.source != 0 {
 			f.source = 0
-			q.revoke(&q.own.slot(n).claim, n)
+			r.conn.revoke(&r.conn.own.slot(n).claim, n)
 		}
 	}
 }
 
-// revokeGrants takes back what READs were granted of the region of a key; all if it is 0.
-func (q *qp) revokeGrants(key uint32) {
-	for i := range q.granted {
-		if g := q.granted[i]; g.rkey != 0 && (key == 0 || g.rkey == key) {
-			q.granted[i] = grant{}
-			q.revoke(&q.peer.slots[i].claim, g.slot)
+// revoke takes back what READs were granted of the region of a key; all if it is 0.
+func (r *responder) revoke(key uint32) {
+	for i := range r.granted {
+		if g := r.granted[i]; g.rkey != 0 && (key == 0 || g.rkey == key) {
+			r.granted[i] = grant{}
+			r.conn.revoke(&r.conn.peer.slots[i].claim, g.slot)
 		}
 	}
 }
 
-// withdraw is told that a key is dead: nothing may touch its memory any more, on
-// the peer's behalf or our own. A request that still needs it fails.
-func (q *qp) withdraw(key uint32) {
-	q.revokeGrants(key)
-	if q.peer == nil || q.state != verbs.StateRTS && q.state != verbs.StateSQD {
-		return
-	}
-	q.reap()
-	hit := false
-	for n := q.acked; n < q.posted; n++ {
-		if f := q.flight(n); f.source == key {
-			q.wqe(f.wqe).fault, hit = verbs.LocalProtectionError, true
+// withdraw notes the requests that still need memory whose key is dead, and reports whether
+// there are any.
+func (r *requester) withdraw(key uint32) (hit bool) {
+	for n := r.acked; n < r.posted; n++ {
+		if f := r.flight(n); f.source == key {
+			r.wqe(f.wqe).fault, hit = verbs.LocalProtectionError, true
 		}
 	}
-	for n := q.sqHead; n < q.sqTail; n++ {
-		w := q.wqe(n)
+	for n := r.sqHead; n < r.sqTail; n++ {
+		w := r.wqe(n)
 		whole := w.moved == w.length && !w.IsAtomic() // nothing more is read or written
 		if !w.begun || w.done || w.isInline() || whole {
 			continue
@@ -251,9 +245,7 @@ func (q *qp) withdraw(key uint32) {
 			}
 		}
 	}
-	if hit {
-		q.becomeErr()
-	}
+	return hit
 }
 
 // covers reports whether the lkeys of the first n bytes of a list are good.

@@ -17,6 +17,9 @@ type recvWQE struct {
 
 // responder is the receiving half of a queue pair, guarded by its lock.
 type responder struct {
+	conn   *connection
+	failed bool // a request was refused: the queue pair must go to ERR
+
 	rq             []recvWQE // as many as a power of two
 	rqHead, rqTail uint64
 
@@ -43,42 +46,28 @@ type grant struct {
 }
 
 func (r *responder) reset() {
-	*r = responder{rq: r.rq}
+	*r = responder{conn: r.conn, rq: r.rq}
 }
 
-func (q *qp) rwqe(n uint64) *recvWQE { return &q.rq[n&uint64(len(q.rq)-1)] }
+func (r *responder) rwqe(n uint64) *recvWQE { return &r.rq[n&uint64(len(r.rq)-1)] }
 
-func (q *qp) PostRecv(wrs []verbs.WorkRequest) (n int, err error) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	for ; n < len(wrs); n++ {
-		if err = q.postRecv(&wrs[n]); err != nil {
-			break
-		}
-	}
-	if q.stalled != 0 && n > 0 {
-		q.progress(false)
-	}
-	return n, err
-}
-
-func (q *qp) postRecv(wr *verbs.WorkRequest) error {
-	if err := q.Live(); err != nil {
+func (r *responder) post(wr *verbs.WorkRequest) error {
+	if err := r.conn.qp.Live(); err != nil {
 		return err
 	}
-	if err := verbs.CheckRecv(q.QPN, q.state, &q.InitAttr.Cap, int(q.rqTail-q.rqHead), wr); err != nil {
+	if err := verbs.CheckRecv(r.conn.qp.QPN, r.conn.state, &r.conn.qp.InitAttr.Cap, int(r.rqTail-r.rqHead), wr); err != nil {
 		return err
 	}
-	if q.state == verbs.StateErr {
-		q.received(verbs.Completion{ID: wr.ID, Status: verbs.FlushError}, true)
+	if r.conn.state == verbs.StateErr {
+		r.received(verbs.Completion{ID: wr.ID, Status: verbs.FlushError}, true)
 		return nil
 	}
-	w := q.rwqe(q.rqTail)
+	w := r.rwqe(r.rqTail)
 	w.id, w.length, w.sge = wr.ID, 0, append(w.sge[:0], wr.SGL...)
 	for i := range w.sge {
 		w.length += uint64(w.sge[i].Length)
 	}
-	q.rqTail++
+	r.rqTail++
 	return nil
 }
 
@@ -99,110 +88,110 @@ const answerEvery = slotCount / 4
 const serveBytes = 4 << 20
 
 // serve executes the peer's requests and reports whether there were any.
-func (q *qp) serve() (worked bool) {
-	if !q.state.Receives() {
+func (r *responder) serve() (worked bool) {
+	if !r.conn.state.Receives() {
 		return false
 	}
 	prompt := false
 	for budget := serveBytes; budget > 0; {
-		shared := q.peer.slot(q.served)
-		if atomic.LoadUint32(&shared.seq) != uint32(q.served+1) {
+		shared := r.conn.peer.slot(r.served)
+		if atomic.LoadUint32(&shared.seq) != uint32(r.served+1) {
 			break
 		}
-		if !q.bound {
-			if atomic.LoadUint64(&q.peer.bound) != q.memory.ID() || !q.peer.accepts(q) {
+		if !r.bound {
+			if atomic.LoadUint64(&r.conn.peer.bound) != r.conn.memory.ID() || !r.conn.peer.accepts(r.conn) {
 				break
 			}
-			q.bound = true
+			r.bound = true
 		}
 		s := *shared // what is checked must be what is used
-		how := q.execute(&s, shared)
+		how := r.execute(&s, shared)
 		if how == later || how == failed {
 			return worked || how == failed
 		}
-		traceRequest(requestExecuted, "request executed", q, &s)
-		q.served++
-		q.owed, worked = true, true
-		q.counters.Executed++
-		q.counters.ExecutedBytes += uint64(s.length)
+		traceRequest(requestExecuted, "request executed", r.conn, &s)
+		r.served++
+		r.owed, worked = true, true
+		r.conn.counters.Executed++
+		r.conn.counters.ExecutedBytes += uint64(s.length)
 		budget -= int(s.length) + 64
 		// With a completion to look at, or more to copy, the answer comes afterwards.
 		prompt = prompt || how == executed
 		if s.length > stageMost {
-			q.acknowledge()
+			r.acknowledge()
 		}
 	}
 	if prompt {
-		q.acknowledge()
+		r.acknowledge()
 	}
 	return worked
 }
 
 // acknowledge answers what has been executed.
-func (q *qp) acknowledge() {
-	if q.owed {
-		q.answer(0)
+func (r *responder) acknowledge() {
+	if r.owed {
+		r.answer(0)
 	}
 }
 
-func (q *qp) answer(code uint8) {
-	q.owed, q.acknowledged = false, q.served
-	atomic.StoreUint64(q.peer.answer, q.served<<8|uint64(code))
-	q.peer.dir.wake()
+func (r *responder) answer(code uint8) {
+	r.owed, r.acknowledged = false, r.served
+	atomic.StoreUint64(r.conn.peer.answer, r.served<<8|uint64(code))
+	r.conn.peer.dir.wake()
 }
 
 // refuse fails the request at hand, and with it this queue pair. A receive that it
 // had taken completes with a status of its own.
-func (q *qp) refuse(status, receive verbs.Status) outcome {
-	q.answer(uint8(status))
+func (r *responder) refuse(status, receive verbs.Status) outcome {
+	r.answer(uint8(status))
 	if receive != verbs.Success {
-		w := q.rwqe(q.rqHead)
-		q.rqHead++
-		q.counters.RecvErrors++
-		q.received(verbs.Completion{ID: w.id, Status: receive}, true)
+		w := r.rwqe(r.rqHead)
+		r.rqHead++
+		r.conn.counters.RecvErrors++
+		r.received(verbs.Completion{ID: w.id, Status: receive}, true)
 	}
-	q.becomeErr()
+	r.failed = true
 	return failed
 }
 
 // execute carries out one slot. s is a copy of what the peer has written to shared.
-func (q *qp) execute(s *slot, shared *slot) outcome {
+func (r *responder) execute(s *slot, shared *slot) outcome {
 	op := verbs.Opcode(s.op)
 	begins := s.flags&first != 0
-	if op > verbs.OpFetchAdd || begins == q.coming.active || !begins && op != q.coming.op {
-		return q.refuse(verbs.RemoteInvalidRequest, 0)
+	if op > verbs.OpFetchAdd || begins == r.coming.active || !begins && op != r.coming.op {
+		return r.refuse(verbs.RemoteInvalidRequest, 0)
 	}
 	switch op {
 	case verbs.OpRead:
-		return q.executeRead(s, shared)
+		return r.executeRead(s, shared)
 	case verbs.OpCompSwap, verbs.OpFetchAdd:
-		return q.executeAtomic(s, shared)
+		return r.executeAtomic(s, shared)
 	}
 	if begins {
-		q.coming.op, q.coming.total, q.coming.got, q.coming.at = op, s.total, 0, cursor{}
+		r.coming.op, r.coming.total, r.coming.got, r.coming.at = op, s.total, 0, cursor{}
 	}
-	c := &q.coming
+	c := &r.coming
 	left := c.total - c.got
 	if c.total > verbs.MaxMessage || s.length > left || s.length > referenceMost || (s.flags&last != 0) != (s.length == left) {
-		return q.refuse(verbs.RemoteInvalidRequest, 0)
+		return r.refuse(verbs.RemoteInvalidRequest, 0)
 	}
-	if mtu := min(q.mtu(), uint32(verbs.MTU(q.peer.mtu).Bytes())); q.peer.mtu != uint32(q.attr.PathMTU) && c.total > mtu {
-		return q.refuse(verbs.RemoteInvalidRequest, 0) // cut otherwise than we expect
+	if mtu := min(r.conn.mtu(), uint32(verbs.MTU(r.conn.peer.mtu).Bytes())); r.conn.peer.mtu != uint32(r.conn.attr.PathMTU) && c.total > mtu {
+		return r.refuse(verbs.RemoteInvalidRequest, 0) // cut otherwise than we expect
 	}
-	if status, receive := q.checkTarget(s, begins); status == notReady {
-		if q.stalled != q.served+1 {
-			q.stalled = q.served + 1
-			q.answer(notReady)
+	if status, receive := r.checkTarget(s, begins); status == notReady {
+		if r.stalled != r.served+1 {
+			r.stalled = r.served + 1
+			r.answer(notReady)
 		}
 		return later
 	} else if status != verbs.Success {
-		return q.refuse(status, receive)
+		return r.refuse(status, receive)
 	}
-	how := q.place(s, shared)
+	how := r.place(s, shared)
 	if how != executed {
 		return how
 	}
-	q.stalled = 0
+	r.stalled = 0
 	c.got += s.length
 	if c.active = s.flags&last == 0; c.active {
 		return completed // more of it comes: the answer can wait for that
@@ -210,8 +199,8 @@ func (q *qp) execute(s *slot, shared *slot) outcome {
 	if op == verbs.OpWrite {
 		return executed
 	}
-	w := q.rwqe(q.rqHead)
-	q.rqHead++
+	w := r.rwqe(r.rqHead)
+	r.rqHead++
 	wc := verbs.Completion{ID: w.id, Opcode: verbs.WCRecv, ByteLen: c.total}
 	if op != verbs.OpSend {
 		wc.Imm, wc.Flags = s.imm, verbs.WCWithImm
@@ -219,36 +208,36 @@ func (q *qp) execute(s *slot, shared *slot) outcome {
 	if op == verbs.OpWriteImm {
 		wc.Opcode = verbs.WCRecvWriteImm
 	}
-	q.received(wc, s.flags&solicited != 0)
+	r.received(wc, s.flags&solicited != 0)
 	return completed
 }
 
 // checkTarget looks whether a SEND or WRITE may land: the peer's status, and that
 // of the receive if it has one.
-func (q *qp) checkTarget(s *slot, begins bool) (status, receive verbs.Status) {
-	c := &q.coming
+func (r *responder) checkTarget(s *slot, begins bool) (status, receive verbs.Status) {
+	c := &r.coming
 	writes := c.op == verbs.OpWrite || c.op == verbs.OpWriteImm
 	if writes && c.total > 0 {
-		if q.attr.Access&verbs.AccessRemoteWrite == 0 {
+		if r.conn.attr.Access&verbs.AccessRemoteWrite == 0 {
 			return verbs.RemoteInvalidRequest, 0
 		}
 		length := uint64(s.length)
 		if begins {
 			length = uint64(c.total)
 		}
-		if !q.Domain.Remote(s.rkey, s.remote, length, verbs.AccessRemoteWrite) {
+		if !r.conn.qp.Domain.Remote(s.rkey, s.remote, length, verbs.AccessRemoteWrite) {
 			return verbs.RemoteAccessError, 0
 		}
 	}
-	if c.op != verbs.OpWrite && q.rqHead == q.rqTail {
+	if c.op != verbs.OpWrite && r.rqHead == r.rqTail {
 		return notReady, 0
 	}
 	if !writes {
-		w := q.rwqe(q.rqHead)
+		w := r.rwqe(r.rqHead)
 		if uint64(c.total) > w.length {
 			return verbs.RemoteInvalidRequest, verbs.LocalLengthError
 		}
-		if !covers(q.Domain, w.sge, uint64(c.total), true) {
+		if !covers(r.conn.qp.Domain, w.sge, uint64(c.total), true) {
 			return verbs.RemoteOpError, verbs.LocalProtectionError
 		}
 	}
@@ -256,45 +245,45 @@ func (q *qp) checkTarget(s *slot, begins bool) (status, receive verbs.Status) {
 }
 
 // place copies a piece's payload to where it belongs.
-func (q *qp) place(s *slot, shared *slot) outcome {
+func (r *responder) place(s *slot, shared *slot) outcome {
 	var src []byte
 	n := uint64(s.length)
 	switch s.kind {
 	case inSlot:
 		if n > inlineBytes {
-			return q.refuse(verbs.RemoteInvalidRequest, 0)
+			return r.refuse(verbs.RemoteInvalidRequest, 0)
 		}
 		src = memory.AsBytes(s.data[:])[:n]
 	case inStage:
 		if s.data[0] > stageBytes || n > stageBytes-s.data[0] {
-			return q.refuse(verbs.RemoteInvalidRequest, 0)
+			return r.refuse(verbs.RemoteInvalidRequest, 0)
 		}
-		src = q.peer.stage[s.data[0]:][:n]
+		src = r.conn.peer.stage[s.data[0]:][:n]
 	case inArena:
-		view, ok := q.peer.process.View(s.data[0])
+		view, ok := r.conn.peer.process.View(s.data[0])
 		if !ok {
 			return later
 		}
 		if uint64(len(view)) < s.data[1] || n > uint64(len(view))-s.data[1] {
-			return q.refuse(verbs.RemoteInvalidRequest, 0)
+			return r.refuse(verbs.RemoteInvalidRequest, 0)
 		}
 		src = view[s.data[1]:][:n]
 	case inProcess:
 	default:
-		return q.refuse(verbs.RemoteInvalidRequest, 0)
+		return r.refuse(verbs.RemoteInvalidRequest, 0)
 	}
-	to := q.target(s)
+	to := r.target(s)
 	if s.kind == inArena || s.kind == inProcess {
-		switch q.copyOut(to, &shared.claim, q.served, done, s.kind, src, s.data[0], int(n)) {
+		switch r.conn.copyOut(to, &shared.claim, r.served, done, s.kind, src, s.data[0], int(n)) {
 		case wasRevoked, ownerGone:
 			return later
 		case unreadable:
-			return q.refuse(verbs.RemoteOpError, 0)
+			return r.refuse(verbs.RemoteOpError, 0)
 		}
 		return executed
 	}
 	// A request that waited for a receive may have been given up meanwhile.
-	if q.stalled == q.served+1 && !atomic.CompareAndSwapUint32(&shared.claim, claim(q.served, open), claim(q.served, done)) {
+	if r.stalled == r.served+1 && !atomic.CompareAndSwapUint32(&shared.claim, claim(r.served, open), claim(r.served, done)) {
 		return later
 	}
 	to.scatter(src)
@@ -302,57 +291,57 @@ func (q *qp) place(s *slot, shared *slot) outcome {
 }
 
 // target is where the piece at hand goes.
-func (q *qp) target(s *slot) destination {
-	if q.coming.op == verbs.OpSend || q.coming.op == verbs.OpSendImm {
-		return destination{sgl: q.rwqe(q.rqHead).sge, at: &q.coming.at}
+func (r *responder) target(s *slot) destination {
+	if r.coming.op == verbs.OpSend || r.coming.op == verbs.OpSendImm {
+		return destination{sgl: r.rwqe(r.rqHead).sge, at: &r.coming.at}
 	}
 	return destination{addr: s.remote}
 }
 
 // executeRead answers a READ, or grants what it asks for.
-func (q *qp) executeRead(s *slot, shared *slot) outcome {
+func (r *responder) executeRead(s *slot, shared *slot) outcome {
 	n := uint64(s.length)
 	if n == 0 && s.total == 0 {
 		shared.kind = inSlot
 		return executed
 	}
-	if q.attr.Access&verbs.AccessRemoteRead == 0 || q.attr.MaxDestRDAtomic == 0 || n == 0 || n > verbs.MaxMessage || s.length > s.total ||
+	if r.conn.attr.Access&verbs.AccessRemoteRead == 0 || r.conn.attr.MaxDestRDAtomic == 0 || n == 0 || n > verbs.MaxMessage || s.length > s.total ||
 		s.data[0] > stageBytes || s.data[1] > stageBytes-s.data[0] {
-		return q.refuse(verbs.RemoteInvalidRequest, 0)
+		return r.refuse(verbs.RemoteInvalidRequest, 0)
 	}
-	r := q.Domain.Region(s.rkey, s.remote, n)
-	if r == nil || r.Access()&verbs.AccessRemoteRead == 0 {
-		return q.refuse(verbs.RemoteAccessError, 0)
+	region := r.conn.qp.Domain.Region(s.rkey, s.remote, n)
+	if region == nil || region.Access()&verbs.AccessRemoteRead == 0 {
+		return r.refuse(verbs.RemoteAccessError, 0)
 	}
-	granted := &q.granted[q.served%slotCount]
+	granted := &r.granted[r.served%slotCount]
 	*granted = grant{}
 	room := s.data[1]
 	switch {
 	case n <= inlineBytes:
 		shared.kind = inSlot
 		copy(memory.AsBytes(shared.data[:]), memory.Bytes(s.remote, int(n)))
-	case r.Arena != 0 && n >= referenceLeast:
-		*granted = grant{s.rkey, q.served}
-		shared.kind, shared.data = inArena, [3]uint64{r.Arena, r.Offset + s.remote - r.Addr()}
+	case region.Arena != 0 && n >= referenceLeast:
+		*granted = grant{s.rkey, r.served}
+		shared.kind, shared.data = inArena, [3]uint64{region.Arena, region.Offset + s.remote - region.Addr()}
 	case n > room && s.flags&readable != 0:
-		*granted = grant{s.rkey, q.served}
+		*granted = grant{s.rkey, r.served}
 		shared.kind, shared.data = inProcess, [3]uint64{s.remote}
 	case room == 0:
-		return q.refuse(verbs.RemoteInvalidRequest, 0)
+		return r.refuse(verbs.RemoteInvalidRequest, 0)
 	default:
 		n = min(n, room)
-		copy(q.peer.stage[s.data[0]:][:n], memory.Bytes(s.remote, int(n)))
+		copy(r.conn.peer.stage[s.data[0]:][:n], memory.Bytes(s.remote, int(n)))
 		shared.kind, shared.length = inStage, uint32(n)
 	}
 	return executed
 }
 
-func (q *qp) executeAtomic(s *slot, shared *slot) outcome {
-	if q.attr.Access&verbs.AccessRemoteAtomic == 0 || q.attr.MaxDestRDAtomic == 0 || s.remote%8 != 0 {
-		return q.refuse(verbs.RemoteInvalidRequest, 0)
+func (r *responder) executeAtomic(s *slot, shared *slot) outcome {
+	if r.conn.attr.Access&verbs.AccessRemoteAtomic == 0 || r.conn.attr.MaxDestRDAtomic == 0 || s.remote%8 != 0 {
+		return r.refuse(verbs.RemoteInvalidRequest, 0)
 	}
-	if !q.Domain.Remote(s.rkey, s.remote, 8, verbs.AccessRemoteAtomic) {
-		return q.refuse(verbs.RemoteAccessError, 0)
+	if !r.conn.qp.Domain.Remote(s.rkey, s.remote, 8, verbs.AccessRemoteAtomic) {
+		return r.refuse(verbs.RemoteAccessError, 0)
 	}
 	if verbs.Opcode(s.op) == verbs.OpFetchAdd {
 		shared.data[0] = memory.FetchAdd64(s.remote, s.data[0])
@@ -362,17 +351,17 @@ func (q *qp) executeAtomic(s *slot, shared *slot) outcome {
 	return executed
 }
 
-func (q *qp) flushRecvs() {
-	for ; q.rqHead != q.rqTail; q.rqHead++ {
-		q.received(verbs.Completion{ID: q.rwqe(q.rqHead).id, Status: verbs.FlushError}, true)
+func (r *responder) flush() {
+	for ; r.rqHead != r.rqTail; r.rqHead++ {
+		r.received(verbs.Completion{ID: r.rwqe(r.rqHead).id, Status: verbs.FlushError}, true)
 	}
 }
 
-func (q *qp) received(wc verbs.Completion, solicited bool) {
-	wc.QPN = q.QPN
+func (r *responder) received(wc verbs.Completion, solicited bool) {
+	wc.QPN = r.conn.qp.QPN
 	if wc.Status != verbs.Success {
 		wc.Opcode = verbs.WCRecv
-		objects.TraceFailed(q.QPN, q.state, &wc, true)
+		objects.TraceFailed(r.conn.qp.QPN, r.conn.state, &wc, true)
 	}
-	q.RecvCQ.Push(wc, solicited)
+	r.conn.qp.RecvCQ.Push(wc, solicited)
 }

@@ -44,22 +44,22 @@ func command(ctx context.Context, t *testing.T, argv ...string) string {
 }
 
 // inNetwork prefixes a command so that it runs in an end's network namespace.
-func (r *remoteEnd) inNetwork(argv ...string) []string {
-	return append([]string{"nsenter", fmt.Sprintf("--net=/proc/%d/ns/net", r.pid), "--"}, argv...)
+func (r *captureEnd) inNetwork(argv ...string) []string {
+	return append([]string{"nsenter", fmt.Sprintf("--net=/proc/%d/task/%d/ns/net", os.Getpid(), r.thread), "--"}, argv...)
 }
 
 // join lays a veth pair between two ends. What is sent leaves as single frames
 // before the capture sees it: gso_max_segs 1 makes the kernel cut trains into
 // datagrams in software, as a driver without tx-udp-segmentation has it done.
-func join(ctx context.Context, t *testing.T, a, b *remoteEnd, mtu int) {
+func join(ctx context.Context, t *testing.T, a, b *captureEnd, mtu int) {
 	t.Helper()
-	command(ctx, t, "ip", "link", "add", captureLink, "netns", fmt.Sprint(a.pid), "type", "veth",
-		"peer", "name", captureLink, "netns", fmt.Sprint(b.pid))
-	for _, end := range []*remoteEnd{a, b} {
+	command(ctx, t, "ip", "link", "add", captureLink, "netns", fmt.Sprint(a.thread), "type", "veth",
+		"peer", "name", captureLink, "netns", fmt.Sprint(b.thread))
+	for _, end := range []*captureEnd{a, b} {
 		command(ctx, t, end.inNetwork("ip", "link", "set", "dev", captureLink, "mtu", fmt.Sprint(mtu), "gso_max_segs", "1", "up")...)
 		command(ctx, t, end.inNetwork("ip", "link", "set", "dev", "lo", "up")...)
 	}
-	for _, end := range []*remoteEnd{a, b} {
+	for _, end := range []*captureEnd{a, b} {
 		if end.addr.Is6() {
 			command(ctx, t, end.inNetwork("ip", "address", "add", end.addr.String()+"/64", "dev", captureLink, "nodad")...)
 		} else {
@@ -93,7 +93,7 @@ func (l *captureLog) Write(b []byte) (int, error) {
 }
 
 // startCapture captures RoCEv2 at one end and returns once it does.
-func startCapture(ctx context.Context, t *testing.T, r *remoteEnd) *capture {
+func startCapture(ctx context.Context, t *testing.T, r *captureEnd) *capture {
 	t.Helper()
 	c := &capture{file: filepath.Join(t.TempDir(), "capture.pcap"), log: &captureLog{ready: make(chan struct{})}}
 	argv := r.inNetwork("dumpcap", "-P", "-i", captureLink, "-f", fmt.Sprintf("udp dst port %d", wire.UDPPort),

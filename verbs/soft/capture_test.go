@@ -46,10 +46,10 @@ func TestCapture(t *testing.T) {
 			if _, err := os.Stat("/proc/net/if_inet6"); err != nil && strings.Contains(c.client, ":") {
 				t.Skipf("the kernel has no IPv6: %v", err)
 			}
-			client, server := startEnd(ctx, t, c.client), startEnd(ctx, t, c.server)
+			client, server := startEnd(t, c.client), startEnd(t, c.server)
 			join(ctx, t, client, server, c.linkMTU)
-			for _, end := range []*remoteEnd{client, server} {
-				end.call(t, "Open", CaptureOpen{"soft:" + captureLink, end.addr, captureRegion}, &end.CaptureInfo)
+			for _, end := range []*captureEnd{client, server} {
+				end.open(t)
 				if end.MTU != c.pathMTU {
 					t.Fatalf("link MTU %d gives path MTU %s, expected %s", c.linkMTU, end.MTU, c.pathMTU)
 				}
@@ -75,7 +75,7 @@ const (
 )
 
 // captureOperations does the operations and returns the file of their packets.
-func captureOperations(ctx context.Context, t *testing.T, client, server *remoteEnd) string {
+func captureOperations(ctx context.Context, t *testing.T, client, server *captureEnd) string {
 	t.Helper()
 	const serverPSN = 0x000100
 	client.ready(t, server, serverPSN)
@@ -110,32 +110,35 @@ func pattern(first byte, n uint32) []byte {
 }
 
 // do does the operation and checks the completions and the data.
-func (o captureOp) do(t *testing.T, client, server *remoteEnd) {
+func (o captureOp) do(t *testing.T, client, server *captureEnd) {
 	t.Helper()
 	// Whatever an operation may write is something else before.
-	client.set(t, 0, pattern(0, o.bytes))
+	copy(client.mem.Bytes(), pattern(0, o.bytes))
 	switch o.opcode {
 	case verbs.OpRead:
-		server.set(t, 0, pattern(7, o.bytes))
+		copy(server.mem.Bytes(), pattern(7, o.bytes))
 	case verbs.OpCompSwap:
-		server.set(t, 0, binary.NativeEndian.AppendUint64(nil, captureCompare))
+		binary.NativeEndian.PutUint64(server.mem.Bytes(), captureCompare)
 	case verbs.OpFetchAdd: // adds to what CMP_AND_SWP left
 	default:
-		server.set(t, 0, make([]byte, o.bytes+1))
-		server.set(t, captureReceive, make([]byte, 4096))
+		clear(server.mem.Bytes()[:o.bytes+1])
+		clear(server.mem.Bytes()[captureReceive:][:4096])
 	}
 	receive := func() {
-		server.call(t, "PostRecv", verbs.WorkRequest{
-			ID: 1, SGL: []verbs.SGE{{Addr: server.Addr + captureReceive, Length: 4096, LKey: server.LKey}},
-		}, nil)
+		_, err := server.qp.PostRecv([]verbs.WorkRequest{{
+			ID: 1, SGL: []verbs.SGE{{Addr: server.mem.Addr() + captureReceive, Length: 4096, LKey: server.mr.LKey()}},
+		}})
+		if err != nil {
+			t.Fatal(err)
+		}
 	}
 	if o.receives() && !o.late {
 		receive()
 	}
 	wr := verbs.WorkRequest{
 		ID: 2, Opcode: o.opcode, Flags: verbs.FlagSignaled, Imm: captureImm,
-		SGL:        []verbs.SGE{{Addr: client.Addr, Length: o.bytes, LKey: client.LKey}},
-		RemoteAddr: server.Addr, RKey: server.RKey, CompareAdd: captureCompare, Swap: captureSwap,
+		SGL:        []verbs.SGE{{Addr: client.mem.Addr(), Length: o.bytes, LKey: client.mr.LKey()}},
+		RemoteAddr: server.mem.Addr(), RKey: server.mr.RKey(), CompareAdd: captureCompare, Swap: captureSwap,
 	}
 	if o.opcode == verbs.OpSend || o.opcode == verbs.OpSendImm {
 		wr.Flags |= verbs.FlagSolicited
@@ -143,7 +146,9 @@ func (o captureOp) do(t *testing.T, client, server *remoteEnd) {
 	if o.badKey {
 		wr.RKey ^= 0xff
 	}
-	client.call(t, "PostSend", wr, nil)
+	if _, err := client.qp.PostSend([]verbs.WorkRequest{wr}); err != nil {
+		t.Fatal(err)
+	}
 	if o.late {
 		for deadline := time.Now().Add(5 * time.Second); client.counters(t)["rcvd_rnr_err"] == 0; {
 			if time.Now().After(deadline) {
@@ -157,16 +162,16 @@ func (o captureOp) do(t *testing.T, client, server *remoteEnd) {
 }
 
 // checkClient takes the client's completion.
-func (o captureOp) checkClient(t *testing.T, client *remoteEnd) {
+func (o captureOp) checkClient(t *testing.T, client *captureEnd) {
 	t.Helper()
-	want := verbs.Completion{ID: 2, QPN: client.QPN, Opcode: map[verbs.Opcode]verbs.WCOpcode{
+	want := verbs.Completion{ID: 2, QPN: client.qp.Num(), Opcode: map[verbs.Opcode]verbs.WCOpcode{
 		verbs.OpWrite: verbs.WCWrite, verbs.OpWriteImm: verbs.WCWrite, verbs.OpSend: verbs.WCSend, verbs.OpSendImm: verbs.WCSend,
 		verbs.OpRead: verbs.WCRead, verbs.OpCompSwap: verbs.WCCompSwap, verbs.OpFetchAdd: verbs.WCFetchAdd,
 	}[o.opcode]}
 	if o.badKey {
 		want.Status = verbs.RemoteAccessError
 	}
-	got := client.await(t)
+	got := client.completion(t)
 	if got.ID != want.ID || got.QPN != want.QPN || got.Status != want.Status || !o.badKey && got.Opcode != want.Opcode {
 		t.Fatalf("%s: the client's completion is %+v, expected %+v", o, got, want)
 	}
@@ -181,24 +186,24 @@ func (o captureOp) checkClient(t *testing.T, client *remoteEnd) {
 	default:
 		return
 	}
-	if got := client.get(t, 0, uint64(o.bytes)); !bytes.Equal(got, data) {
+	if got := client.mem.Bytes()[:o.bytes]; !bytes.Equal(got, data) {
 		t.Errorf("%s: the client has %s", o, difference(got, data))
 	}
 }
 
 // checkServer takes the server's completion where there is one, and looks at its
 // memory.
-func (o captureOp) checkServer(t *testing.T, server *remoteEnd) {
+func (o captureOp) checkServer(t *testing.T, server *captureEnd) {
 	t.Helper()
 	if o.receives() {
-		want := verbs.Completion{ID: 1, QPN: server.QPN, Opcode: verbs.WCRecv, ByteLen: o.bytes}
+		want := verbs.Completion{ID: 1, QPN: server.qp.Num(), Opcode: verbs.WCRecv, ByteLen: o.bytes}
 		if o.opcode == verbs.OpWriteImm {
 			want.Opcode = verbs.WCRecvWriteImm
 		}
 		if o.opcode != verbs.OpSend {
 			want.Flags, want.Imm = verbs.WCWithImm, captureImm
 		}
-		if got := server.await(t); got != want {
+		if got := server.completion(t); got != want {
 			t.Fatalf("%s: the server's completion is %+v, expected %+v", o, got, want)
 		}
 	}
@@ -215,7 +220,7 @@ func (o captureOp) checkServer(t *testing.T, server *remoteEnd) {
 	case o.badKey:
 		data = make([]byte, o.bytes)
 	}
-	if got := server.get(t, at, uint64(len(data))); !bytes.Equal(got, data) {
+	if got := server.mem.Bytes()[at:][:len(data)]; !bytes.Equal(got, data) {
 		t.Errorf("%s: the server has %s", o, difference(got, data))
 	}
 }
@@ -238,7 +243,7 @@ func checkICRCs(ctx context.Context, t *testing.T, file string) {
 
 // checkDissection has tshark dissect the file. rxe is what is malformed in
 // rdma_rxe's.
-func checkDissection(ctx context.Context, t *testing.T, file string, client, server *remoteEnd, rxe map[string]dissected) {
+func checkDissection(ctx context.Context, t *testing.T, file string, client, server *captureEnd, rxe map[string]dissected) {
 	t.Helper()
 	mtu := client.MTU.Bytes()
 	packets := dissect(ctx, t, file)

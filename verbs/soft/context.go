@@ -106,7 +106,7 @@ func (c *Context) Counters(port int) ([]verbs.Counter, error) {
 	defer ep.mu.Unlock()
 	sum := ep.port
 	for _, q := range ep.qps {
-		sum.Add(&q.counts)
+		objects.AddCounters(&sum.Counters, &q.counts)
 	}
 	return objects.Counters(&sum), nil
 }

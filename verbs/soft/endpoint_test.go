@@ -75,40 +75,6 @@ func TestTimerLooksAtTheSocketFirst(t *testing.T) {
 	}
 }
 
-// Neither end polls, and both block in GetEvent: progress is the goroutines'.
-func TestBlockingWait(t *testing.T) {
-	a, b := pair(t, 4096)
-	if err := b.cq.ReqNotify(true); err != nil {
-		t.Fatal(err)
-	}
-	recv := request(verbs.OpSend, b, a, 64)
-	if _, err := b.qp.PostRecv(recv); err != nil {
-		t.Fatal(err)
-	}
-	for _, flags := range []verbs.SendFlags{0, verbs.FlagSolicited} {
-		if flags == verbs.FlagSolicited {
-			if _, err := b.qp.PostRecv(recv); err != nil {
-				t.Fatal(err)
-			}
-		}
-		wr := request(verbs.OpSend, a, b, 64)
-		wr[0].Flags = flags
-		if _, err := a.qp.PostSend(wr); err != nil {
-			t.Fatal(err)
-		}
-		if flags == 0 {
-			if _, err := b.channel.GetEvent(20 * time.Millisecond); !errors.Is(err, verbs.ErrTimeout) {
-				t.Fatalf("an unsolicited message raised an event: %v", err)
-			}
-		}
-	}
-	got, err := b.channel.GetEvent(10 * time.Second)
-	if err != nil || got != b.cq {
-		t.Fatalf("event %v, %v; expected b's queue", got, err)
-	}
-	b.wait(t, 2)
-}
-
 // Two contexts on one address share the socket; one more on the port of its own.
 func TestEndpointsAreShared(t *testing.T) {
 	addr := freshAddr()
@@ -176,29 +142,6 @@ func TestCorruptionIsRepaired(t *testing.T) {
 		if (c.Name == "icrc_error" || c.Name == "out_of_sequence") && c.Value == 0 {
 			t.Errorf("%s is 0 after 8 lossy transfers", c.Name)
 		}
-	}
-}
-
-// A key dies with its region, and the same row's next key is another.
-func TestRegionKeysDie(t *testing.T) {
-	a, b := pair(t, 4096)
-	old := request(verbs.OpWrite, a, b, 64)
-	if err := b.mr.Close(); err != nil {
-		t.Fatal(err)
-	}
-	mr, err := b.pd.RegMR(b.mem.Addr(), 4096, everything)
-	if err != nil {
-		t.Fatal(err)
-	}
-	b.mr = mr
-	if mr.RKey()>>8 == old[0].RKey>>8 && mr.RKey() == old[0].RKey {
-		t.Skip("the new key happens to be the old one (1 in 256)")
-	}
-	if _, err := a.qp.PostSend(old); err != nil {
-		t.Fatal(err)
-	}
-	if c, err := a.await(1); c.Status != verbs.RemoteAccessError {
-		t.Errorf("write with a dead rkey: %v, %v; expected remote access error", c.Status, err)
 	}
 }
 

@@ -252,7 +252,7 @@ func (q *qp) Close() error {
 	e := q.ep
 	e.mu.Lock()
 	delete(e.qps, q.QPN)
-	e.port.Add(&q.counts)
+	objects.AddCounters(&e.port.Counters, &q.counts)
 	e.recent = nil
 	e.admitPeers()
 	if q.queued {

@@ -122,13 +122,13 @@ func (a *adapter) room(completions int) (*queue, error) {
 func (a *adapter) add(t *Transport) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	completions := t.sendDepth + t.recvDepth
+	completions := t.pair.sendDepth + t.pair.recvDepth
 	q, err := a.room(completions)
 	if err != nil {
 		return err
 	}
 	a.CQ = q.CQ
-	limits := verbs.QPCap{MaxSendWR: t.sendDepth, MaxRecvWR: t.recvDepth, MaxSendSGE: 1, MaxRecvSGE: 1}
+	limits := verbs.QPCap{MaxSendWR: t.pair.sendDepth, MaxRecvWR: t.pair.recvDepth, MaxSendSGE: 1, MaxRecvSGE: 1}
 	if !a.Attr.Software && !a.Attr.HostLocal { // those copy inline data once more
 		limits.MaxInlineData = inlineMost
 	}
@@ -139,9 +139,9 @@ func (a *adapter) add(t *Transport) error {
 		return failed(ErrSystem, "queue pair on %s: %w", a.Name(), err)
 	}
 	a.number++
-	t.qp, t.queue, t.number, t.inline = qp, q, a.number, got.MaxInlineData
+	t.pair.qp, t.pair.queue, t.pair.number, t.pair.inline = qp, q, a.number, got.MaxInlineData
 	a.list = append(a.list, t)
-	a.transports.Store(t.number, t)
+	a.transports.Store(t.pair.number, t)
 	if a.done == nil {
 		a.stop, a.done = make(chan struct{}), make(chan struct{})
 		go a.run(a.stop, a.done)
@@ -152,11 +152,11 @@ func (a *adapter) add(t *Transport) error {
 
 // remove closes the queue pair of a transport. The last one ends the goroutine.
 func (a *adapter) remove(t *Transport) error {
-	err := t.qp.Close()
+	err := t.pair.qp.Close()
 	a.mu.Lock()
-	t.queue.room += t.sendDepth + t.recvDepth
+	t.pair.queue.room += t.pair.sendDepth + t.pair.recvDepth
 	a.list = slices.DeleteFunc(a.list, func(other *Transport) bool { return other == t })
-	a.transports.Delete(t.number)
+	a.transports.Delete(t.pair.number)
 	done := a.done
 	if last := len(a.list) == 0; !last || done == nil {
 		a.mu.Unlock()

@@ -30,7 +30,7 @@ func (t *Transport) cancel(f *Future, err error) {
 func (t *Transport) completion(wc *verbs.Completion) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if uint16(wc.ID>>1) != t.life {
+	if uint16(wc.ID>>1) != t.pair.life {
 		return // of the queue pair as it was before it began anew
 	}
 	if wc.ID&idReceive != 0 {
@@ -54,7 +54,7 @@ func (t *Transport) sent(wc *verbs.Completion) {
 	f := t.flying.pop()
 	if wc.Status != verbs.Success {
 		t.failLocked(t.why(wc, f))
-		t.land(f, t.err)
+		f.land(t.err)
 		return
 	}
 	t.heardAt = objects.Clock()
@@ -62,12 +62,12 @@ func (t *Transport) sent(wc *verbs.Completion) {
 	if f.message == hello {
 		t.greeted = true
 	}
-	t.land(f, nil)
+	f.land(nil)
 	t.pump()
 }
 
 // land ends a request; the last one of a transfer resolves it.
-func (t *Transport) land(f flight, err error) {
+func (f flight) land(err error) {
 	if f.transfer == nil {
 		return
 	}
@@ -82,16 +82,16 @@ func (t *Transport) land(f flight, err error) {
 
 // received takes a message or a notification of the peer.
 func (t *Transport) received(wc *verbs.Completion) {
-	t.posted--
+	t.pair.posted--
 	if wc.Status != verbs.Success {
 		t.failLocked(t.why(wc, flight{}))
 		return
 	}
 	t.heardAt = objects.Clock()
-	t.unposted++
-	if t.unposted >= t.recvDepth/4 && t.stage == connected {
-		if err := t.postReceives(); err != nil {
-			t.failLocked(t.named(ErrInternal, "%v", err))
+	t.pair.unposted++
+	if t.pair.unposted >= t.pair.recvDepth/4 && t.stage == connected {
+		if err := t.pair.postReceives(); err != nil {
+			t.failLocked(t.pair.peer.failed(ErrInternal, "%v", err))
 		}
 	}
 	if wc.Opcode == verbs.WCRecvWriteImm {
@@ -104,7 +104,7 @@ func (t *Transport) received(wc *verbs.Completion) {
 		t.pump()
 	case goodbye:
 		if t.stage == connected {
-			t.stage, t.err = parted, t.named(ErrPeerClosed, "the peer has closed its transport")
+			t.stage, t.err = parted, t.pair.peer.failed(ErrPeerClosed, "the peer has closed its transport")
 			t.drop(t.err)
 		}
 	}
@@ -131,19 +131,19 @@ func (t *Transport) again(s verbs.Status) bool {
 		return false
 	}
 	t.flying.all()
-	t.life++
-	err := t.qp.Modify(verbs.QPAttr{State: verbs.StateReset}, verbs.AttrState)
+	t.pair.life++
+	err := t.pair.qp.Modify(verbs.QPAttr{State: verbs.StateReset}, verbs.AttrState)
 	if err == nil {
-		err = t.toInit()
+		err = t.pair.toInit()
 	}
 	if err == nil {
-		err = t.toRTS()
+		err = t.pair.toRTS(t.options.Service, t.heard)
 	}
 	if err != nil {
-		t.failLocked(t.named(ErrSystem, "begin anew: %v", err))
+		t.failLocked(t.pair.peer.failed(ErrSystem, "begin anew: %v", err))
 		return true
 	}
-	t.hello()
+	t.say(hello)
 	return true
 }
 
@@ -153,19 +153,19 @@ func (t *Transport) why(wc *verbs.Completion, f flight) error {
 	switch wc.Status {
 	case verbs.RetryExceeded, verbs.ResponseTimeout:
 		if !t.established() {
-			return t.named(ErrPeerAbsent, "the peer has not connected within %v: %v", t.options.Timeout, status)
+			return t.pair.peer.failed(ErrPeerAbsent, "the peer has not connected within %v: %v", t.options.Timeout, status)
 		}
-		return t.named(ErrPeerLost, "the peer no longer answers: %v", status)
+		return t.pair.peer.failed(ErrPeerLost, "the peer no longer answers: %v", status)
 	case verbs.RemoteAccessError, verbs.RemoteInvalidRequest, verbs.RemoteOpError:
-		return t.named(ErrRefused, "the peer refused a request: is its memory still registered?: %v", status)
+		return t.pair.peer.failed(ErrRefused, "the peer refused a request: is its memory still registered?: %v", status)
 	case verbs.LocalProtectionError, verbs.LocalLengthError, verbs.LocalQPOpError:
-		return t.named(ErrInternal, "the device refused a request: %v", status)
+		return t.pair.peer.failed(ErrInternal, "the device refused a request: %v", status)
 	case verbs.FlushError:
 		if f.transfer == nil && f.message == 0 {
-			return t.named(ErrRefused, "a request of the peer was refused here, as one outside of registered memory is: %v", status)
+			return t.pair.peer.failed(ErrRefused, "a request of the peer was refused here, as one outside of registered memory is: %v", status)
 		}
 	}
-	return t.named(ErrRemote, "%v", status)
+	return t.pair.peer.failed(ErrRemote, "%v", status)
 }
 
 // look ends what is overdue, and asks a silent peer whether it is there.
@@ -180,9 +180,9 @@ func (t *Transport) look(now int64) {
 	}
 	switch late := now - int64(t.options.Timeout); {
 	case !t.established() && t.since < late:
-		t.failLocked(t.named(ErrPeerAbsent, "the peer has not connected within %v", t.options.Timeout))
+		t.failLocked(t.pair.peer.failed(ErrPeerAbsent, "the peer has not connected within %v", t.options.Timeout))
 	case t.flying.len() > 0 && t.moved < late:
-		t.failLocked(t.named(ErrPeerLost, "a request has been under way for %v", t.options.Timeout))
+		t.failLocked(t.pair.peer.failed(ErrPeerLost, "a request has been under way for %v", t.options.Timeout))
 	case t.established() && t.waiters.len() > 0 && t.flying.len() == 0 && now-t.heardAt > int64(t.options.Heartbeat):
 		t.say(heartbeat)
 	}

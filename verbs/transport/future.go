@@ -52,16 +52,21 @@ func (f *Future) isResolved() bool { return f.state.Load() == resolved }
 
 // Done is closed once the operation has ended.
 func (f *Future) Done() <-chan struct{} {
-	c := f.channel.Load()
-	if c == nil {
-		fresh := make(chan struct{})
-		if f.channel.CompareAndSwap(nil, &fresh) {
-			f.t.adapter.kick() // nobody may come to poll
-			return fresh
-		}
-		c = f.channel.Load()
+	c, fresh := f.done()
+	if fresh {
+		f.t.adapter.kick() // nobody may come to poll
 	}
-	return *c
+	return c
+}
+
+// done is Done for who polls, or sees another poll: the goroutine need not take over. fresh tells
+// that nobody has asked before.
+func (f *Future) done() (c <-chan struct{}, fresh bool) {
+	if f.channel.Load() == nil {
+		made := make(chan struct{})
+		fresh = f.channel.CompareAndSwap(nil, &made)
+	}
+	return *f.channel.Load(), fresh
 }
 
 // Err is nil after success, ErrInProgress before Done.

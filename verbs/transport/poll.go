@@ -24,9 +24,10 @@ func (a *adapter) wait(ctx context.Context, f *Future) error {
 	select {
 	case a.token <- struct{}{}:
 	default: // somebody polls for all
+		done, _ := f.done()
 		select {
 		case a.token <- struct{}{}:
-		case <-doneOf(f):
+		case <-done:
 			return f.err
 		case <-ctx.Done():
 			return result(f, ended(ctx, "wait for a transfer"))
@@ -50,19 +51,6 @@ func result(f *Future, err error) error {
 		return f.err
 	}
 	return err
-}
-
-// doneOf is Done, but does not have the goroutine take over: there is one who polls.
-func doneOf(f *Future) <-chan struct{} {
-	c := f.channel.Load()
-	if c == nil {
-		fresh := make(chan struct{})
-		if f.channel.CompareAndSwap(nil, &fresh) {
-			return fresh
-		}
-		c = f.channel.Load()
-	}
-	return *c
 }
 
 // pollFor polls until the future is resolved or the context has ended, or until nothing
@@ -128,21 +116,10 @@ func (a *adapter) flush() {
 	}
 }
 
-// A work request's ID: the transport's number, how often its queue pair has begun anew, and
-// whether it is a receive.
-const (
-	idReceive  = 1
-	idLifeBits = 16
-)
-
-func requestID(number uint64, life uint16, kind uint64) uint64 {
-	return number<<(idLifeBits+1) | uint64(life)<<1 | kind
-}
-
 // dispatch gives a completion to its transport.
 func (a *adapter) dispatch(wc *verbs.Completion) {
 	number := wc.ID >> (idLifeBits + 1)
-	if a.last == nil || a.last.number != number {
+	if a.last == nil || a.last.pair.number != number {
 		found, ok := a.transports.Load(number)
 		if !ok {
 			return // closed

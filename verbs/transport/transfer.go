@@ -116,10 +116,10 @@ func (t *Transport) check(ctx context.Context, x *transfer) error {
 		return failed(ErrInvalidArgument, "%s without a view: expected one of a Memory", what())
 	case local.memory.adapter != t.adapter:
 		return failed(ErrInvalidArgument, "%s: the view is of memory on %s of another loop, this transport is on %s: register it with this transport", what(), local.memory.Device(), t.adapter.Name())
-	case remote.Key.domain != t.peer.domain:
-		return failed(ErrWrongPeer, "%s: its key is of another process, loop or device than %s", what(), t.peer.who())
+	case remote.Key.domain != t.pair.peer.domain:
+		return failed(ErrWrongPeer, "%s: its key is of another process, loop or device than %s", what(), t.pair.peer.who())
 	case !within(remote.Addr, local.length, remote.Key.addr, remote.Key.length):
-		return failed(ErrBounds, "%s: %s has registered %d bytes at %#x", what(), t.peer.name, remote.Key.length, remote.Key.addr)
+		return failed(ErrBounds, "%s: %s has registered %d bytes at %#x", what(), t.pair.peer.name, remote.Key.length, remote.Key.addr)
 	case x.Op > Read || x.Op == Read && x.Notify:
 		return failed(ErrInvalidArgument, "%s that notifies: only a write can", what())
 	case !local.memory.acquire():
@@ -134,7 +134,7 @@ func (t *Transport) pump() {
 		return
 	}
 	batch := t.requests[:0]
-	for free := t.sendDepth - controlDepth - t.flying.len(); free > 0 && t.waiting.len() > 0; free-- {
+	for free := t.pair.sendDepth - controlDepth - t.flying.len(); free > 0 && t.waiting.len() > 0; free-- {
 		x := *t.waiting.first()
 		batch = append(batch, t.request(x, len(batch)))
 		last := x.isPosted()
@@ -162,7 +162,7 @@ func (x *transfer) isPosted() bool { return !x.first && x.next == x.Local.length
 func (t *Transport) request(x *transfer, i int) verbs.WorkRequest {
 	n := min(x.Local.length-x.next, pieceMost)
 	r := verbs.WorkRequest{
-		ID: requestID(t.number, t.life, 0), Opcode: verbs.OpWrite, Flags: verbs.FlagSignaled,
+		ID: t.pair.requestID(0), Opcode: verbs.OpWrite, Flags: verbs.FlagSignaled,
 		RKey: x.Remote.Key.rkey, RemoteAddr: x.Remote.Addr + x.next,
 	}
 	if n > 0 {
@@ -177,7 +177,7 @@ func (t *Transport) request(x *transfer, i int) verbs.WorkRequest {
 	case x.Notify && x.isPosted():
 		r.Opcode = verbs.OpWriteImm
 	}
-	if x.Op == Write && n <= uint64(t.inline) && x.Local.memory.region == nil { // the host reads what is inline
+	if x.Op == Write && n <= uint64(t.pair.inline) && x.Local.memory.region == nil { // the host reads what is inline
 		r.Flags |= verbs.FlagInline
 	}
 	return r
@@ -188,28 +188,26 @@ func (t *Transport) post(batch []verbs.WorkRequest) {
 	if len(batch) == 0 {
 		return
 	}
-	n, err := t.qp.PostSend(batch)
+	n, err := t.pair.qp.PostSend(batch)
 	if err == nil {
 		return
 	}
-	err = t.named(ErrInternal, "post: %v", err)
+	err = t.pair.peer.failed(ErrInternal, "post: %v", err)
 	t.failLocked(err)
 	for _, f := range t.flying.takeBack(len(batch) - n) {
-		t.land(f, err)
+		f.land(err)
 	}
 }
 
 // say sends a message to the peer, if there is room. It needs the lock.
 func (t *Transport) say(m message) {
-	if t.flying.len() == t.sendDepth {
+	if t.flying.len() == t.pair.sendDepth {
 		return
 	}
 	t.fly(flight{message: m})
-	t.requests[0] = verbs.WorkRequest{ID: requestID(t.number, t.life, 0), Opcode: verbs.OpSendImm, Flags: verbs.FlagSignaled, Imm: uint32(m)}
+	t.requests[0] = verbs.WorkRequest{ID: t.pair.requestID(0), Opcode: verbs.OpSendImm, Flags: verbs.FlagSignaled, Imm: uint32(m)}
 	t.post(t.requests[:1])
 }
-
-func (t *Transport) hello() { t.say(hello) }
 
 const waitForWrite = "wait for a write" // in errors
 

@@ -3,38 +3,27 @@ package transport
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync"
 	"time"
 
 	"ringcli/verbs"
 	"ringcli/verbs/objects"
 	_ "ringcli/verbs/providers" // a transport is on any
-	"ringcli/verbs/route"
 )
 
 // Transport is one end of a connection to one peer. It is safe for concurrent use.
 type Transport struct {
-	options              Options
-	loop                 *Loop
-	ownLoop              bool
-	adapter              *adapter
-	sendDepth, recvDepth int
-
-	// Set by Bind, before anybody polls for them.
-	qp     verbs.QP
-	queue  *queue
-	number uint64
-	inline int // bytes that a request carries itself at most
+	options Options
+	loop    *Loop
+	ownLoop bool
+	adapter *adapter
 
 	mu      sync.Mutex
 	stage   stage // guarded by mu, as all below
-	own     address
-	peer    address
+	pair    queuePair
 	err     error // why it has failed; first one
 	closed  chan struct{}
-	ending  bool // Close was called
-	life    uint16
+	ending  bool  // Close was called
 	since   int64 // when Connect was called
 	heard   bool  // the peer has said hello
 	greeted bool  // the peer has had ours
@@ -43,11 +32,8 @@ type Transport struct {
 	waiting  fifo[*transfer] // not posted yet
 	flying   fifo[flight]    // posted, in order
 	moved    int64           // when one of them completed, or the first was posted
-	unposted int             // receives to be posted again
-	posted   int             // receives that are posted
 	requests []verbs.WorkRequest
 	sges     []verbs.SGE
-	receives []verbs.WorkRequest
 
 	arrivals fifo[int]     // lengths of notifying writes that nobody has waited for
 	waiters  fifo[*Future] // for notifying writes that have not come
@@ -65,16 +51,7 @@ const (
 	failedStage
 )
 
-// QP attributes as rdma-core's examples have them, where they say something.
 const (
-	ackTimeout = 14 // 67 ms
-	// slowTimeout is that of a device in software, whose process may have to wait for a CPU.
-	slowTimeout = 15
-	retries     = 6 // rdma_rxe takes 7 for ever
-	forever     = 7 // RNR retries
-	rnrTimer    = 8 // 160 µs: a receive is posted again as soon as its completion is polled
-	mostReads   = 16
-	inlineMost  = 220
 	pieceMost   = 64 << 20 // longer transfers are several requests
 	lingering   = time.Second
 	greeting    = 200 * time.Millisecond // the same where the peer may not have connected
@@ -99,14 +76,8 @@ func New(o Options) (*Transport, error) {
 	if t.adapter, err = t.loop.adapter(p, &o); err != nil {
 		return nil, err
 	}
-	// As many sends of the peer are under way as it likes; a few more than ours keep most from
-	// waiting for a receive.
-	t.sendDepth, t.recvDepth = o.Depth+controlDepth, 2*(o.Depth+controlDepth)
-	if most := t.adapter.Attr.MaxQPWR; most > 0 {
-		t.sendDepth, t.recvDepth = min(t.sendDepth, most), min(t.recvDepth, most)
-	}
-	t.requests, t.sges = make([]verbs.WorkRequest, t.sendDepth), make([]verbs.SGE, t.sendDepth)
-	t.receives = make([]verbs.WorkRequest, t.recvDepth)
+	t.pair = newQueuePair(t.adapter, o.Depth)
+	t.requests, t.sges = make([]verbs.WorkRequest, t.pair.sendDepth), make([]verbs.SGE, t.pair.sendDepth)
 	return t, nil
 }
 
@@ -126,7 +97,7 @@ func (t *Transport) Bind() (string, error) {
 			return "", err
 		}
 	}
-	return t.own.String(), nil
+	return t.pair.own.String(), nil
 }
 
 // bind makes the queue pair. It needs the lock.
@@ -134,10 +105,10 @@ func (t *Transport) bind() error {
 	if err := t.adapter.add(t); err != nil {
 		return err
 	}
-	t.own.psn = verbs.RandomPSN()
-	err := t.toInit()
+	t.pair.own.psn = verbs.RandomPSN()
+	err := t.pair.toInit()
 	if err == nil {
-		err = t.describe()
+		err = t.pair.describe(t.options.Name)
 	}
 	if err == nil {
 		t.stage = bound
@@ -146,52 +117,6 @@ func (t *Transport) bind() error {
 	t.mu.Unlock() // the goroutine, whose end is awaited, may want it
 	defer t.mu.Lock()
 	return errors.Join(err, t.adapter.remove(t))
-}
-
-// describe fills in what the peer must know. A UDP port is known once there is a queue pair.
-func (t *Transport) describe() error {
-	a := t.adapter
-	gid, err := a.GIDEntry()
-	if err != nil {
-		return failed(ErrSystem, "%w", err)
-	}
-	t.own = address{
-		name: t.options.Name, device: a.Name(), gid: gid.GID, gidType: gid.Type, link: a.Port.Attr.LinkLayer, lid: a.Port.Attr.LID,
-		udpPort: gid.UDPPort, can: a.Attr.Capabilities, qpn: t.qp.Num(), psn: t.own.psn, mtu: a.Port.Attr.ActiveMTU.Bytes(),
-		reads: min(mostReads, a.Attr.MaxQPRDAtomic), domain: a.domain,
-	}
-	if t.own.can.HostLocal {
-		t.own.host = route.ThisHost()
-	}
-	return nil
-}
-
-// toInit takes the queue pair from RESET to INIT and posts its receives.
-func (t *Transport) toInit() error {
-	err := verbs.Advance(t.qp, verbs.QPAttr{
-		State: verbs.StateInit, PortNum: t.adapter.Port.Num, Access: verbs.AccessRemoteWrite | verbs.AccessRemoteRead,
-	})
-	if err != nil {
-		return failed(ErrSystem, "%w", err)
-	}
-	t.unposted, t.posted = t.recvDepth, 0
-	return t.postReceives()
-}
-
-// postReceives posts the receives that were used. They have no room for data: nothing but empty
-// messages and notifications takes one.
-func (t *Transport) postReceives() error {
-	list := t.receives[:t.unposted]
-	for i := range list {
-		list[i] = verbs.WorkRequest{ID: requestID(t.number, t.life, idReceive)}
-	}
-	n, err := t.qp.PostRecv(list)
-	t.posted += n
-	t.unposted -= n
-	if err != nil {
-		return failed(ErrSystem, "post receives: %w", err)
-	}
-	return nil
 }
 
 // Connect takes the queue pair to RTS, towards the peer whose Bind has returned the URL. It waits
@@ -212,58 +137,18 @@ func (t *Transport) Connect(ctx context.Context, url string) error {
 	case t.stage == fresh:
 		return failed(ErrInvalidUsage, "connect before Bind: the peer needs the URL that Bind returns")
 	case t.stage != bound:
-		return failed(ErrInvalidUsage, "connect to %s: this transport was connected to %s: one has one peer", peer.who(), t.peer.who())
+		return failed(ErrInvalidUsage, "connect to %s: this transport was connected to %s: one has one peer", peer.who(), t.pair.peer.who())
 	}
-	if err := t.own.reaches(&peer); err != nil {
+	if err := t.pair.own.reaches(&peer); err != nil {
 		return err
 	}
-	t.peer = peer
-	if err := t.toRTS(); err != nil {
+	t.pair.peer = peer
+	if err := t.pair.toRTS(t.options.Service, t.heard); err != nil {
 		return err
 	}
 	t.stage, t.since = connected, objects.Clock()
-	t.hello()
+	t.say(hello)
 	return t.err
-}
-
-// toRTS takes the queue pair from INIT to RTS.
-func (t *Transport) toRTS() error {
-	a := t.adapter
-	mtu, err := verbs.MTUFromBytes(min(t.own.mtu, t.peer.mtu))
-	if err != nil {
-		return failed(ErrURL, "%w", err)
-	}
-	av, err := a.Port.AddressVector(a.GID.Entry.Index, route.Remote{
-		GID: t.peer.gid, LID: t.peer.lid, LinkLayer: t.peer.link, UDPPort: t.peer.udpPort, UDPSocket: t.peer.can.UDPSocket,
-	}, t.options.Service)
-	if err != nil {
-		return failed(ErrURL, "connect to %s: %w", t.peer.who(), err)
-	}
-	expected := t.peer.psn
-	if t.heard {
-		expected = (expected + 1) & 0xffffff // its hello, which is one packet
-	}
-	reads := min(mostReads, t.peer.reads)
-	if most := a.Attr.MaxQPInitRDAtomic; most > 0 {
-		reads = min(reads, most)
-	}
-	attr := verbs.QPAttr{
-		State: verbs.StateRTR, PathMTU: mtu, AH: av, DestQPN: t.peer.qpn, RQPSN: expected,
-		MaxDestRDAtomic: uint8(t.own.reads), MinRNRTimer: rnrTimer,
-	}
-	timeout := uint8(ackTimeout)
-	if a.Attr.Software {
-		timeout = slowTimeout
-	}
-	if err = verbs.Advance(t.qp, attr); err == nil {
-		err = verbs.Advance(t.qp, verbs.QPAttr{
-			State: verbs.StateRTS, SQPSN: t.own.psn, MaxRDAtomic: uint8(reads), Timeout: timeout, RetryCnt: retries, RNRRetry: forever,
-		})
-	}
-	if err != nil {
-		return failed(ErrSystem, "connect to %s: %w", t.peer.who(), err)
-	}
-	return nil
 }
 
 // Connected tells whether Connect has succeeded and the connection has not ended since.
@@ -277,7 +162,7 @@ func (t *Transport) Connected() bool {
 func (t *Transport) Peer() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.peer.name
+	return t.pair.peer.name
 }
 
 // Err is why the connection has ended; nil before.
@@ -303,7 +188,7 @@ func (t *Transport) Close() error {
 	t.ending = true
 	defer close(t.closed)
 	wasBound := t.stage != fresh
-	why := failed(ErrClosed, "the transport to %s was closed here", t.peer.name)
+	why := failed(ErrClosed, "the transport to %s was closed here", t.pair.peer.name)
 	t.drop(why)
 	switch t.stage {
 	case connected:
@@ -330,14 +215,14 @@ func (t *Transport) Close() error {
 	// The queue pair is gone: nothing touches memory any more, whatever has not been told.
 	t.mu.Lock()
 	for _, f := range t.flying.all() {
-		t.land(f, why)
+		f.land(why)
 	}
 	t.mu.Unlock()
 	if t.ownLoop {
 		err = errors.Join(err, t.loop.Close())
 	}
 	if err != nil {
-		return failed(ErrSystem, "close the transport to %s: %w", t.peer.name, err)
+		return failed(ErrSystem, "close the transport to %s: %w", t.pair.peer.name, err)
 	}
 	return nil
 }
@@ -364,7 +249,7 @@ func (t *Transport) waitIdle(most time.Duration) {
 // isIdle tells whether what was posted has completed: sends, and the receives of a queue pair
 // that is in ERR.
 func (t *Transport) isIdle() bool {
-	return t.flying.len() == 0 && (t.stage != failedStage || t.posted == 0)
+	return t.flying.len() == 0 && (t.stage != failedStage || t.pair.posted == 0)
 }
 
 // established tells whether both ends have heard each other.
@@ -385,7 +270,7 @@ func (t *Transport) failLocked(err error) {
 	if t.err == nil {
 		t.err = err
 	}
-	_ = t.qp.Modify(verbs.QPAttr{State: verbs.StateErr}, verbs.AttrState) // what is posted is flushed
+	_ = t.pair.qp.Modify(verbs.QPAttr{State: verbs.StateErr}, verbs.AttrState) // what is posted is flushed
 	t.drop(t.err)
 }
 
@@ -398,9 +283,4 @@ func (t *Transport) drop(err error) {
 	for _, f := range t.waiters.all() {
 		f.resolve(0, err)
 	}
-}
-
-// named is an error with the peer's name.
-func (t *Transport) named(code error, format string, args ...any) error {
-	return failed(code, "%s: %s", t.peer.who(), fmt.Sprintf(format, args...))
 }

@@ -131,6 +131,11 @@ func (a *address) who() string {
 	return fmt.Sprintf("%s (%s, QP 0x%06x, GID %s)", a.name, a.device, a.qpn, a.gid)
 }
 
+// failed is an error of a code, with the end's name.
+func (a *address) failed(code error, format string, args ...any) error {
+	return failed(code, "%s: %s", a.who(), fmt.Sprintf(format, args...))
+}
+
 // reaches is an error unless the two ends can have a connection.
 func (a *address) reaches(peer *address) error {
 	differ := func(format string, args ...any) error {

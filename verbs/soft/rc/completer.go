@@ -5,271 +5,270 @@ import (
 	"ringcli/verbs/soft/wire"
 )
 
-// stepResponse takes an answer of the peer's responder.
-func (q *QP) stepResponse(p *wire.Packet, now int64, out *Output) (early bool) {
+// step takes an answer of the peer's responder.
+func (r *requester) step(p *wire.Packet, now int64, out *Output) (early bool) {
 	psn := p.PSN
-	if wire.PSNDiff(psn, q.una) < 0 || wire.PSNDiff(psn, q.sent) >= 0 {
-		if q.cfg.KeepEarly {
-			q.responseGap.again(psn)
+	if wire.PSNDiff(psn, r.una) < 0 || wire.PSNDiff(psn, r.sent) >= 0 {
+		if r.conn.cfg.KeepEarly {
+			r.responseGap.again(psn)
 		}
 		return false // answered before, or never sent
 	}
 	if p.Opcode != wire.Acknowledge {
-		return q.stepData(p, now, out)
+		return r.stepData(p, now, out)
 	}
 	syndrome := p.AETH.Syndrome()
 	if syndrome.IsAck() {
-		if !q.ackThrough(psn, now, out) {
-			q.missing(psn, now, out)
+		if !r.ackThrough(psn, now, out) {
+			r.missing(psn, now, out)
 			return true
 		}
 		return false
 	}
 	// A NAK acknowledges everything before its PSN.
-	if !q.ackThrough(wire.PSNAdd(psn, -1), now, out) {
-		q.missing(psn, now, out)
+	if !r.ackThrough(wire.PSNAdd(psn, -1), now, out) {
+		r.missing(psn, now, out)
 		return syndrome.IsNAK() && syndrome != wire.NakPSNSeq
 	}
 	switch {
 	case syndrome.IsRNR():
-		q.rnr(syndrome.Code(), now, out)
+		r.rnr(syndrome.Code(), now, out)
 	case syndrome == wire.NakPSNSeq:
-		q.cfg.Counters.PacketSeqErr++
-		q.retryLoss(q.requestEnd(), now, out)
+		r.conn.cfg.Counters.PacketSeqErr++
+		r.retryLoss(r.requestEnd(), now, out)
 	case syndrome == wire.NakInvalidRequest:
-		q.cfg.Counters.ReqRemoteInvalid++
-		q.failSend(verbs.RemoteInvalidRequest, out)
+		r.conn.cfg.Counters.ReqRemoteInvalid++
+		r.fail(verbs.RemoteInvalidRequest, out)
 	case syndrome == wire.NakRemoteAccess:
-		q.cfg.Counters.ReqRemoteAccessErr++
-		q.failSend(verbs.RemoteAccessError, out)
+		r.conn.cfg.Counters.ReqRemoteAccessErr++
+		r.fail(verbs.RemoteAccessError, out)
 	case syndrome == wire.NakRemoteOp:
-		q.failSend(verbs.RemoteOpError, out)
+		r.fail(verbs.RemoteOpError, out)
 	}
 	return false
 }
 
 // stepData takes a READ response or an atomic ACK.
-func (q *QP) stepData(p *wire.Packet, now int64, out *Output) (early bool) {
-	if !q.ackThrough(wire.PSNAdd(p.PSN, -1), now, out) || q.una != p.PSN {
-		q.missing(p.PSN, now, out)
+func (r *requester) stepData(p *wire.Packet, now int64, out *Output) (early bool) {
+	if !r.ackThrough(wire.PSNAdd(p.PSN, -1), now, out) || r.una != p.PSN {
+		r.missing(p.PSN, now, out)
 		return true
 	}
-	w := q.wqe(q.sqHead)
+	w := r.wqe(r.sqHead)
 	if p.Flags&wire.HasAETH != 0 && !p.AETH.Syndrome().IsAck() {
 		return false
 	}
-	if !q.localOK(w) {
-		q.failSend(verbs.LocalProtectionError, out)
+	if !r.localOK(w) {
+		r.fail(verbs.LocalProtectionError, out)
 		return false
 	}
 	switch {
 	case w.isRead() && p.Flags&wire.IsRead != 0:
-		offset := int(wire.PSNDiff(p.PSN, w.first)) * q.mtu
-		if len(p.Payload) != min(q.mtu, int(w.length)-offset) {
-			q.failSend(verbs.BadResponseError, out)
+		offset := int(wire.PSNDiff(p.PSN, w.first)) * r.conn.mtu
+		if len(p.Payload) != min(r.conn.mtu, int(w.length)-offset) {
+			r.fail(verbs.BadResponseError, out)
 			return false
 		}
 		out.place(w.SGL, offset, p.Payload)
 	case w.IsAtomic() && p.Opcode == wire.AtomicAck:
 		out.Orders = append(out.Orders, Order{Kind: Store64, Addr: w.SGL[0].Addr, Value: p.AtomicAck.Orig()})
 	default:
-		q.failSend(verbs.BadResponseError, out)
+		r.fail(verbs.BadResponseError, out)
 		return false
 	}
-	q.responseGap.came(p.PSN, now)
-	q.una = wire.PSNAdd(q.una, 1)
+	r.responseGap.came(p.PSN, now)
+	r.una = wire.PSNAdd(r.una, 1)
 	if p.PSN == w.last {
-		q.completeSend(verbs.Success, out)
+		r.complete(verbs.Success, out)
 	}
-	q.progress(1, now)
+	r.progress(1, now)
 	return false
 }
 
 // ackThrough acknowledges everything up to psn. It stops at a READ or an atomic,
 // whose answer must have been lost if something after it is acknowledged: false.
-func (q *QP) ackThrough(psn uint32, now int64, out *Output) bool {
-	before := q.una
+func (r *requester) ackThrough(psn uint32, now int64, out *Output) bool {
+	before := r.una
 	whole := true
-	for wire.PSNDiff(psn, q.una) >= 0 {
-		w := q.wqe(q.sqHead)
+	for wire.PSNDiff(psn, r.una) >= 0 {
+		w := r.wqe(r.sqHead)
 		if w.isRead() || w.IsAtomic() {
 			whole = false
 			break
 		}
 		if wire.PSNDiff(psn, w.last) < 0 {
-			q.una = wire.PSNAdd(psn, 1)
+			r.una = wire.PSNAdd(psn, 1)
 			break
 		}
-		q.una = wire.PSNAdd(w.last, 1)
-		q.completeSend(verbs.Success, out)
+		r.una = wire.PSNAdd(w.last, 1)
+		r.complete(verbs.Success, out)
 	}
-	if n := int(wire.PSNDiff(q.una, before)); n > 0 {
-		q.progress(n, now)
+	if n := int(wire.PSNDiff(r.una, before)); n > 0 {
+		r.progress(n, now)
 	}
 	return whole
 }
 
 // progress notes that una moved by n.
-func (q *QP) progress(n int, now int64) {
-	q.retries, q.rnrTries, q.rnrUntil = 0, 0, 0
-	if q.wentBack && wire.PSNDiff(q.una, q.recover) >= 0 {
-		q.wentBack = false
+func (r *requester) progress(n int, now int64) {
+	r.retries, r.rnrTries, r.rnrUntil = 0, 0, 0
+	if r.wentBack && wire.PSNDiff(r.una, r.recover) >= 0 {
+		r.wentBack = false
 	}
-	again := q.probed && q.una == q.recover
-	q.probed = false
-	if q.lossy > 0 {
-		q.measure(n, now)
+	again := r.probed && r.una == r.recover
+	r.probed = false
+	if r.lossy > 0 {
+		r.measure(n, now)
 	}
 	done := 0
-	for done < len(q.reads) && wire.PSNDiff(q.reads[done], q.una) < 0 {
+	for done < len(r.reads) && wire.PSNDiff(r.reads[done], r.una) < 0 {
 		done++
 	}
 	if done > 0 {
-		q.reads = q.reads[:copy(q.reads, q.reads[done:])]
+		r.reads = r.reads[:copy(r.reads, r.reads[done:])]
 	}
-	if wire.PSNDiff(q.cur, q.una) < 0 { // an answer to what was to be sent again
-		q.cur, q.sqCur = q.una, q.sqHead
+	if wire.PSNDiff(r.cur, r.una) < 0 { // an answer to what was to be sent again
+		r.cur, r.sqCur = r.una, r.sqHead
 	}
-	if q.partial && wire.PSNDiff(q.goOn, q.una) < 0 {
-		q.goOn, q.sqOn = q.una, q.sqHead
+	if r.partial && wire.PSNDiff(r.goOn, r.una) < 0 {
+		r.goOn, r.sqOn = r.una, r.sqHead
 	}
-	if q.window < q.windowMax {
-		if q.windowAcked += n; q.windowAcked >= q.window {
-			q.windowAcked = 0
-			q.window = min(q.windowMax, q.window+max(1, q.window/8))
+	if r.window < r.windowMax {
+		if r.windowAcked += n; r.windowAcked >= r.window {
+			r.windowAcked = 0
+			r.window = min(r.windowMax, r.window+max(1, r.window/8))
 		}
 	}
-	q.timer, q.probe = 0, 0
-	if q.una != q.sent {
+	r.timer, r.probe = 0, 0
+	if r.una != r.sent {
 		if again { // the peer took the probe, and nothing after it
-			q.goBack()
+			r.goBack()
 		}
-		q.startTimer(now)
+		r.startTimer(now)
 	}
 }
 
-// completeSend retires the oldest work request.
-func (q *QP) completeSend(s verbs.Status, out *Output) {
-	w := q.wqe(q.sqHead)
-	if s != verbs.Success || q.cfg.SigAll || w.Flags&verbs.FlagSignaled != 0 {
-		out.complete(verbs.Completion{ID: w.ID, Status: s, Opcode: w.Opcode.Completed(), ByteLen: w.length, QPN: q.cfg.QPN}, false, s != verbs.Success)
+// complete retires the oldest work request.
+func (r *requester) complete(s verbs.Status, out *Output) {
+	w := r.wqe(r.sqHead)
+	if s != verbs.Success || r.conn.cfg.SigAll || w.Flags&verbs.FlagSignaled != 0 {
+		out.complete(verbs.Completion{ID: w.ID, Status: s, Opcode: w.Opcode.Completed(), ByteLen: w.length, QPN: r.conn.cfg.QPN}, false, s != verbs.Success)
 	}
-	if q.sqCur == q.sqHead {
-		q.sqCur++
+	if r.sqCur == r.sqHead {
+		r.sqCur++
 	}
-	q.sqHead++
+	r.sqHead++
 }
 
-// failSend completes the oldest work request with an error; the QP goes to ERR.
-func (q *QP) failSend(s verbs.Status, out *Output) {
-	q.cfg.Counters.ReqCQEError++
-	q.completeSend(s, out)
-	q.clear()
-	q.becomeErr(out)
+// fail completes the oldest work request with an error; the QP goes to ERR.
+func (r *requester) fail(s verbs.Status, out *Output) {
+	r.conn.cfg.Counters.ReqCQEError++
+	r.complete(s, out)
+	r.failed = true
 }
 
-func (q *QP) flushSends(out *Output) {
-	for q.sqHead != q.sqTail {
-		q.completeSend(verbs.FlushError, out)
+func (r *requester) flush(out *Output) {
+	for r.sqHead != r.sqTail {
+		r.complete(verbs.FlushError, out)
 	}
-	q.timer, q.probe, q.rnrUntil = 0, 0, 0
-	q.responseGap.since = 0
-	q.reads = q.reads[:0]
+	r.timer, r.probe, r.rnrUntil = 0, 0, 0
+	r.responseGap.since = 0
+	r.reads = r.reads[:0]
 }
 
 // goBack makes the oldest unacknowledged packet the next to send.
-func (q *QP) goBack() {
-	q.cur, q.sqCur = q.una, q.sqHead
-	q.reads = q.reads[:0]
-	q.sinceAckReq = 0
-	q.timedOut, q.partial = false, false
-	q.rttAt = 0
+func (r *requester) goBack() {
+	r.cur, r.sqCur = r.una, r.sqHead
+	r.reads = r.reads[:0]
+	r.sinceAckReq = 0
+	r.timedOut, r.partial = false, false
+	r.rttAt = 0
 }
 
 // missing notices that a response has passed over those of READs and atomics.
-func (q *QP) missing(end uint32, now int64, out *Output) {
-	if q.wentBack || q.rnrUntil != 0 {
+func (r *requester) missing(end uint32, now int64, out *Output) {
+	if r.wentBack || r.rnrUntil != 0 {
 		return
 	}
-	q.responseGap.notice(q.una, end, now)
-	q.askMissing(now, out)
+	r.responseGap.notice(r.una, end, now)
+	r.askMissing(now, out)
 }
 
 // askMissing asks for the missing responses again when that is due: the implied NAK.
-func (q *QP) askMissing(now int64, out *Output) {
-	if !q.responseGap.due(now) {
+func (r *requester) askMissing(now int64, out *Output) {
+	if !r.responseGap.due(now) {
 		return
 	}
-	q.responseGap.ask()
-	q.cfg.Counters.ImpliedNakSeqErr++
-	q.retryLoss(q.responseGap.end, now, out)
+	r.responseGap.ask()
+	r.conn.cfg.Counters.ImpliedNakSeqErr++
+	r.retryLoss(r.responseGap.end, now, out)
 }
 
 // retryLoss sends again once for each loss: the NAKs that follow before end is
 // acknowledged tell of the same one.
-func (q *QP) retryLoss(end uint32, now int64, out *Output) {
-	if q.wentBack || q.rnrUntil != 0 {
+func (r *requester) retryLoss(end uint32, now int64, out *Output) {
+	if r.wentBack || r.rnrUntil != 0 {
 		return
 	}
-	q.wentBack, q.recover = true, end
-	q.lossy = lossyFor
-	q.retry(end, now, out)
+	r.wentBack, r.recover = true, end
+	r.lossy = lossyFor
+	r.retry(end, now, out)
 }
 
 // retry sends again up to end, if the peer keeps what comes early, else all.
-func (q *QP) retry(end uint32, now int64, out *Output) {
-	if q.retries >= q.attr.RetryCnt {
-		q.cfg.Counters.RetryExceededErr++
-		q.failSend(verbs.RetryExceeded, out)
+func (r *requester) retry(end uint32, now int64, out *Output) {
+	if r.retries >= r.conn.attr.RetryCnt {
+		r.conn.cfg.Counters.RetryExceededErr++
+		r.fail(verbs.RetryExceeded, out)
 		return
 	}
-	q.retries++
-	q.probed = false
-	q.cfg.Counters.WindowReductions++
+	r.retries++
+	r.probed = false
+	r.conn.cfg.Counters.WindowReductions++
 	least := minWindow
-	if q.kept {
+	if r.kept {
 		least = minWindowKept
 	}
-	q.window = max(min(least, q.windowMax), q.window/2)
-	q.windowAcked = 0
-	q.sendAgain(end)
-	q.startTimer(now)
+	r.window = max(min(least, r.windowMax), r.window/2)
+	r.windowAcked = 0
+	r.sendAgain(end)
+	r.startTimer(now)
 }
 
 // rnr handles a receiver-not-ready NAK of the packet at una.
-func (q *QP) rnr(code uint8, now int64, out *Output) {
+func (r *requester) rnr(code uint8, now int64, out *Output) {
 	const forever = 7
-	if q.rnrUntil != 0 {
+	if r.rnrUntil != 0 {
 		return // the same one, doubled: nothing was sent since
 	}
-	q.cfg.Counters.RNRNakRetryErr++
-	if q.attr.RNRRetry != forever {
-		if q.rnrTries >= q.attr.RNRRetry {
-			q.cfg.Counters.RNRRetryExceededErr++
-			q.failSend(verbs.RNRRetryExceeded, out)
+	r.conn.cfg.Counters.RNRNakRetryErr++
+	if r.conn.attr.RNRRetry != forever {
+		if r.rnrTries >= r.conn.attr.RNRRetry {
+			r.conn.cfg.Counters.RNRRetryExceededErr++
+			r.fail(verbs.RNRRetryExceeded, out)
 			return
 		}
-		q.rnrTries++
+		r.rnrTries++
 	}
-	q.goBack()
-	q.timer, q.probe = 0, 0
-	q.rnrUntil = now + int64(verbs.RNRTimer(code))
+	r.goBack()
+	r.timer, r.probe = 0, 0
+	r.rnrUntil = now + int64(verbs.RNRTimer(code))
 }
 
-// Tick does what the clock demands. Call Emit afterwards.
-func (q *QP) Tick(now int64, out *Output) {
-	if q.rnrUntil != 0 && now >= q.rnrUntil {
-		q.rnrUntil = 0
+// tick does what the clock demands.
+func (r *requester) tick(now int64, out *Output) {
+	if r.rnrUntil != 0 && now >= r.rnrUntil {
+		r.rnrUntil = 0
 	}
-	q.nakGap(now)
-	q.askMissing(now, out)
+	r.askMissing(now, out)
 	switch {
-	case q.timer != 0 && now >= q.timer:
-		q.cfg.Counters.LocalAckTimeoutErr++
-		q.wentBack = false
-		q.retry(q.una, now, out)
-		q.timedOut = true
-	case q.probe != 0 && now >= q.probe:
-		q.sendProbe(now)
+	case r.failed:
+	case r.timer != 0 && now >= r.timer:
+		r.conn.cfg.Counters.LocalAckTimeoutErr++
+		r.wentBack = false
+		r.retry(r.una, now, out)
+		r.timedOut = true
+	case r.probe != 0 && now >= r.probe:
+		r.sendProbe(now)
 	}
 }

@@ -97,82 +97,82 @@ func (g *gap) again(psn uint32) {
 }
 
 // sendAgain goes back, and up to end only where the peer keeps the rest.
-func (q *QP) sendAgain(end uint32) {
-	if !q.kept || wire.PSNDiff(end, q.una) <= 0 {
-		q.goBack()
+func (r *requester) sendAgain(end uint32) {
+	if !r.kept || wire.PSNDiff(end, r.una) <= 0 {
+		r.goBack()
 		return
 	}
-	q.sendPart(end)
+	r.sendPart(end)
 }
 
 // sendPart sends again up to end, and then goes on where it was.
-func (q *QP) sendPart(end uint32) {
-	if !q.partial {
-		q.goOn, q.sqOn = q.cur, q.sqCur
+func (r *requester) sendPart(end uint32) {
+	if !r.partial {
+		r.goOn, r.sqOn = r.cur, r.sqCur
 	}
-	if wire.PSNDiff(end, q.goOn) > 0 { // what goBack has not sent again yet goes the ordinary way
-		end = q.goOn
+	if wire.PSNDiff(end, r.goOn) > 0 { // what goBack has not sent again yet goes the ordinary way
+		end = r.goOn
 	}
-	q.partial, q.partEnd = true, end
-	q.cur, q.sqCur = q.una, q.sqHead
-	q.timedOut, q.rttAt = false, 0
+	r.partial, r.partEnd = true, end
+	r.cur, r.sqCur = r.una, r.sqHead
+	r.timedOut, r.rttAt = false, 0
 }
 
 // requestEnd returns the PSN after the oldest packet, or READ, not acknowledged.
-func (q *QP) requestEnd() uint32 {
-	if w := q.wqe(q.sqHead); w.isRead() {
-		return wire.PSNAdd(q.una, q.readLen(w, q.una))
+func (r *requester) requestEnd() uint32 {
+	if w := r.wqe(r.sqHead); w.isRead() {
+		return wire.PSNAdd(r.una, r.readLen(w, r.una))
 	}
-	return wire.PSNAdd(q.una, 1)
+	return wire.PSNAdd(r.una, 1)
 }
 
 // resume goes on where sending again began.
-func (q *QP) resume() {
-	q.partial = false
-	if wire.PSNDiff(q.cur, q.goOn) < 0 {
-		q.cur, q.sqCur = q.goOn, q.sqOn
+func (r *requester) resume() {
+	r.partial = false
+	if wire.PSNDiff(r.cur, r.goOn) < 0 {
+		r.cur, r.sqCur = r.goOn, r.sqOn
 	}
 }
 
 // measure notes that n more packets are acknowledged on a lossy wire.
-func (q *QP) measure(n int, now int64) {
-	q.lossy = max(0, q.lossy-n)
-	q.probes = 0
-	if q.rttAt != 0 && wire.PSNDiff(q.una, q.rttPSN) > 0 {
-		q.rtt = max(now-q.rttAt, q.rtt-q.rtt/8)
-		q.rttAt = 0
+func (r *requester) measure(n int, now int64) {
+	r.lossy = max(0, r.lossy-n)
+	r.probes = 0
+	if r.rttAt != 0 && wire.PSNDiff(r.una, r.rttPSN) > 0 {
+		r.rtt = max(now-r.rttAt, r.rtt-r.rtt/8)
+		r.rttAt = 0
 	}
 }
 
 // startProbe arms the probe where something was lost lately, if it comes before the
 // retransmission timer.
-func (q *QP) startProbe(now int64) {
-	q.probe = 0
-	if q.lossy == 0 || q.timer == 0 {
+func (r *requester) startProbe(now int64) {
+	r.probe = 0
+	if r.lossy == 0 || r.timer == 0 {
 		return
 	}
-	if t := now + max(minProbe, 2*q.rtt)<<min(q.probes, 6); t < q.timer {
-		q.probe = t
+	if t := now + max(minProbe, 2*r.rtt)<<min(r.probes, 6); t < r.timer {
+		r.probe = t
 	}
 }
 
 // sendProbe sends the oldest packet again, or asks for the oldest responses again. If
 // the peer then acknowledges no more than the packet, what follows was lost, too:
 // progress goes back.
-func (q *QP) sendProbe(now int64) {
-	q.probes++
-	q.cfg.Counters.LossProbes++
-	end := q.requestEnd()
-	if q.responseGap.asked && q.responseGap.psn == q.una { // what came after it is kept
-		end = q.responseGap.end
+func (r *requester) sendProbe(now int64) {
+	r.probes++
+	r.conn.cfg.Counters.LossProbes++
+	end := r.requestEnd()
+	if r.responseGap.asked && r.responseGap.psn == r.una { // what came after it is kept
+		end = r.responseGap.end
 	}
-	q.wentBack, q.recover = true, end
-	w := q.wqe(q.sqHead)
-	if q.probed = !w.isRead() && !w.IsAtomic(); q.probed {
-		q.sendPart(end)
+	r.wentBack, r.recover = true, end
+	w := r.wqe(r.sqHead)
+	if r.probed = !w.isRead() && !w.IsAtomic(); r.probed {
+		r.sendPart(end)
 	} else {
-		q.sendAgain(end)
+		r.sendAgain(end)
 	}
-	q.timedOut = true
-	q.startProbe(now)
+	r.timedOut = true
+	r.startProbe(now)
 }

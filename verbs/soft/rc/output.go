@@ -1,8 +1,6 @@
 package rc
 
 import (
-	"reflect"
-
 	"ringcli/verbs"
 	"ringcli/verbs/soft/wire"
 )
@@ -117,14 +115,6 @@ type Counters struct {
 	ReqRemoteAccessErr  uint64 `counter:"req_remote_access_errors"`   // "remote access" NAKs received
 	ReqRemoteInvalid    uint64 `counter:"req_remote_invalid_request"` // "invalid request" NAKs received
 	WindowReductions    uint64 `counter:"window_reductions"`          // times the window shrank for loss
-}
-
-// Add adds what other queue pairs have counted.
-func (c *Counters) Add(o *Counters) {
-	sum, more := reflect.ValueOf(c).Elem(), reflect.ValueOf(o).Elem()
-	for i := range sum.NumField() {
-		sum.Field(i).SetUint(sum.Field(i).Uint() + more.Field(i).Uint())
-	}
 }
 
 // Losses are those of the requester.

@@ -51,7 +51,7 @@ func TestReplayAfterRound(t *testing.T) {
 	}
 	step(wire.FetchAdd, 5, 0)
 	carry(222)
-	q.queue = q.queue[:0] // as if all had been answered
+	q.responder.clear() // as if all had been answered
 	step(wire.FetchAdd, 5, 0)
 	if len(out.Orders) != 0 {
 		t.Fatal("a repeated atomic was done twice")

@@ -28,6 +28,9 @@ func (w *sendWQE) isRead() bool { return w.Opcode == verbs.OpRead }
 // Work requests sqHead..sqCur-1 are sent, sqCur is being sent, up to sqTail they
 // wait. Indices only grow; the ring's size is a power of two.
 type requester struct {
+	conn   *connection
+	failed bool // the oldest work request has failed: the QP must go to ERR
+
 	sq                    []sendWQE
 	sqHead, sqCur, sqTail uint32
 
@@ -61,7 +64,9 @@ type requester struct {
 	rttAt       int64 // when rttPSN was sent, 0: not measuring
 }
 
-func (r *requester) init(c verbs.QPCap) {
+func (r *requester) init(conn *connection) {
+	r.conn = conn
+	c := conn.cfg.Cap
 	r.sq = make([]sendWQE, ringSize(c.MaxSendWR))
 	sges := make([]verbs.SGE, len(r.sq)*c.MaxSendSGE)
 	for i := range r.sq {
@@ -70,10 +75,11 @@ func (r *requester) init(c verbs.QPCap) {
 	r.reads = make([]uint32, 0, 256)
 }
 
-func (r *requester) reset(window int) {
+func (r *requester) reset() {
+	r.failed = false
 	r.sqHead, r.sqCur, r.sqTail = 0, 0, 0
 	r.una, r.cur, r.next, r.sent = 0, 0, 0, 0
-	r.window, r.windowMax, r.windowAcked = window, window, 0
+	r.window, r.windowMax, r.windowAcked = r.conn.cfg.Window, r.conn.cfg.Window, 0
 	r.sinceAckReq = 0
 	r.reads = r.reads[:0]
 	r.timer, r.rnrUntil = 0, 0
@@ -82,178 +88,169 @@ func (r *requester) reset(window int) {
 	r.lossy, r.probe, r.probes, r.probed, r.rtt, r.rttAt = 0, 0, 0, false, 0, 0
 }
 
+// begins sets the PSN of the first packet.
+func (r *requester) begins(psn uint32) { r.next, r.cur, r.una, r.sent = psn, psn, psn, psn }
+
 func (r *requester) wqe(i uint32) *sendWQE { return &r.sq[i&uint32(len(r.sq)-1)] }
 
-// CheckSend tells whether PostSend would take a work request, and returns the bytes
-// of its message.
-func (q *QP) CheckSend(wr *verbs.WorkRequest) (length uint64, err error) {
-	return verbs.CheckSend(q.cfg.QPN, q.state, &q.cfg.Cap, int(q.sqTail-q.sqHead), wr)
+// check is QP.CheckSend.
+func (r *requester) check(wr *verbs.WorkRequest) (length uint64, err error) {
+	return verbs.CheckSend(r.conn.cfg.QPN, r.conn.state, &r.conn.cfg.Cap, int(r.sqTail-r.sqHead), wr)
 }
 
-// PostSend queues one work request. The SGL is copied, the memory is not.
-func (q *QP) PostSend(wr *verbs.WorkRequest, out *Output) error {
-	length, err := q.CheckSend(wr)
+// post is QP.PostSend.
+func (r *requester) post(wr *verbs.WorkRequest, out *Output) error {
+	length, err := r.check(wr)
 	if err != nil {
 		return err
 	}
-	if q.state == verbs.StateErr {
-		out.complete(verbs.Completion{ID: wr.ID, Status: verbs.FlushError, Opcode: wr.Opcode.Completed(), QPN: q.cfg.QPN}, false, true)
+	if r.conn.state == verbs.StateErr {
+		out.complete(verbs.Completion{ID: wr.ID, Status: verbs.FlushError, Opcode: wr.Opcode.Completed(), QPN: r.conn.cfg.QPN}, false, true)
 		return nil
 	}
-	w := q.wqe(q.sqTail)
+	w := r.wqe(r.sqTail)
 	own := *wr
 	own.SGL = append(w.SGL[:0], wr.SGL...)
 	*w = sendWQE{WorkRequest: own, length: uint32(length)}
-	q.sqTail++
+	r.sqTail++
 	return nil
 }
 
-// emitRequests appends request packets until the window, the queue or the budget
+// emit appends request packets until the window, the queue or the budget
 // ends, and reports whether it was the budget.
-func (q *QP) emitRequests(now int64, budget int, out *Output) (more bool) {
-	if q.rnrUntil != 0 {
-		if now < q.rnrUntil {
+func (r *requester) emit(now int64, budget int, out *Output) (more bool) {
+	if r.rnrUntil != 0 {
+		if now < r.rnrUntil {
 			return false
 		}
-		q.rnrUntil = 0
+		r.rnrUntil = 0
 	}
 	for {
-		if q.partial && wire.PSNDiff(q.cur, q.partEnd) >= 0 {
-			q.resume()
+		if r.partial && wire.PSNDiff(r.cur, r.partEnd) >= 0 {
+			r.resume()
 		}
-		if q.sqCur == q.sqTail {
+		if r.sqCur == r.sqTail {
 			return false
 		}
-		w := q.wqe(q.sqCur)
-		if !w.begun && !q.begin(w, out) {
+		w := r.wqe(r.sqCur)
+		if !w.begun && !r.begin(w, out) {
 			return false
 		}
-		room := q.window - int(wire.PSNDiff(q.cur, q.una))
+		room := r.window - int(wire.PSNDiff(r.cur, r.una))
 		if room <= 0 {
 			return false
 		}
 		if budget <= 0 {
 			return true
 		}
-		if !q.localOK(w) { // asked for every packet: the region may be gone by now
-			q.failInTurn(verbs.LocalProtectionError, out)
+		if !r.localOK(w) { // asked for every packet: the region may be gone by now
+			r.failInTurn(verbs.LocalProtectionError, out)
 			return false
 		}
 		n := 1
 		if w.isRead() || w.IsAtomic() {
 			// The responses must fit the window, unless nothing else is under way.
-			n = q.readLen(w, q.cur)
-			if q.partial { // the peer remembers it: it takes no more of its memory
-				n = min(n, int(wire.PSNDiff(q.partEnd, q.cur)))
-			} else if len(q.reads) >= int(q.attr.MaxRDAtomic) || n > room && q.cur != q.una {
+			n = r.readLen(w, r.cur)
+			if r.partial { // the peer remembers it: it takes no more of its memory
+				n = min(n, int(wire.PSNDiff(r.partEnd, r.cur)))
+			} else if len(r.reads) >= int(r.conn.attr.MaxRDAtomic) || n > room && r.cur != r.una {
 				return false
 			}
-			q.emitRead(w, n, out)
+			r.emitRead(w, n, out)
 		} else {
-			q.emitData(w, room, out)
+			r.emitData(w, room, out)
 		}
 		budget--
-		q.advance(w, n, now)
+		r.advance(w, n, now)
 	}
 }
 
 // begin gives w its PSNs, if it may start now.
-func (q *QP) begin(w *sendWQE, out *Output) bool {
-	if q.state != verbs.StateRTS {
+func (r *requester) begin(w *sendWQE, out *Output) bool {
+	if r.conn.state != verbs.StateRTS {
 		return false // SQD begins nothing
 	}
-	if w.Flags&verbs.FlagFence != 0 && len(q.reads) > 0 {
+	if w.Flags&verbs.FlagFence != 0 && len(r.reads) > 0 {
 		return false
 	}
-	if (w.isRead() || w.IsAtomic()) && q.attr.MaxRDAtomic == 0 {
-		q.failInTurn(verbs.LocalQPOpError, out)
+	if (w.isRead() || w.IsAtomic()) && r.conn.attr.MaxRDAtomic == 0 {
+		r.failInTurn(verbs.LocalQPOpError, out)
 		return false
 	}
 	w.begun = true
-	w.first = q.next
-	w.last = wire.PSNAdd(q.next, q.packets(uint64(w.length))-1)
-	q.next = wire.PSNAdd(w.last, 1)
+	w.first = r.next
+	w.last = wire.PSNAdd(r.next, r.conn.packets(uint64(w.length))-1)
+	r.next = wire.PSNAdd(w.last, 1)
 	return true
 }
 
 // failInTurn fails the work request at sqCur, once it is the oldest: completions
 // come in order.
-func (q *QP) failInTurn(s verbs.Status, out *Output) {
-	if q.sqCur == q.sqHead {
-		q.failSend(s, out)
+func (r *requester) failInTurn(s verbs.Status, out *Output) {
+	if r.sqCur == r.sqHead {
+		r.fail(s, out)
 	}
 }
 
 // localOK reports whether the lkeys of w cover its memory.
-func (q *QP) localOK(w *sendWQE) bool {
-	return w.Flags&verbs.FlagInline != 0 || q.covered(w.SGL, w.isRead() || w.IsAtomic())
-}
-
-// covered reports whether the lkeys of sge cover its memory, for writing if write is set.
-func (q *QP) covered(sge []verbs.SGE, write bool) bool {
-	for i := range sge {
-		s := &sge[i]
-		if s.Length != 0 && !q.cfg.Memory.Local(s.LKey, s.Addr, s.Length, write) {
-			return false
-		}
-	}
-	return true
+func (r *requester) localOK(w *sendWQE) bool {
+	return w.Flags&verbs.FlagInline != 0 || r.conn.covered(w.SGL, w.isRead() || w.IsAtomic())
 }
 
 // advance moves past n PSNs that were just sent.
-func (q *QP) advance(w *sendWQE, n int, now int64) {
-	if wire.PSNDiff(q.cur, q.sent) < 0 {
-		q.cfg.Counters.RetransmittedPkts++
-		if q.timedOut {
-			q.cfg.Counters.TimerRetransmits++
+func (r *requester) advance(w *sendWQE, n int, now int64) {
+	if wire.PSNDiff(r.cur, r.sent) < 0 {
+		r.conn.cfg.Counters.RetransmittedPkts++
+		if r.timedOut {
+			r.conn.cfg.Counters.TimerRetransmits++
 		}
 	}
-	q.cfg.Counters.RequestPkts++
-	end := wire.PSNAdd(q.cur, n)
+	r.conn.cfg.Counters.RequestPkts++
+	end := wire.PSNAdd(r.cur, n)
 	if end == wire.PSNAdd(w.last, 1) {
-		q.sqCur++
+		r.sqCur++
 	}
-	q.cur = end
-	if wire.PSNDiff(q.cur, q.sent) > 0 {
-		q.sent = q.cur
-		if q.lossy > 0 && q.rttAt == 0 && q.sinceAckReq == 0 {
-			q.rttPSN, q.rttAt = wire.PSNAdd(end, -1), now
+	r.cur = end
+	if wire.PSNDiff(r.cur, r.sent) > 0 {
+		r.sent = r.cur
+		if r.lossy > 0 && r.rttAt == 0 && r.sinceAckReq == 0 {
+			r.rttPSN, r.rttAt = wire.PSNAdd(end, -1), now
 		}
 	}
-	if q.timer == 0 {
-		q.startTimer(now)
+	if r.timer == 0 {
+		r.startTimer(now)
 	}
 }
 
 // startTimer arms the retransmission timer. The specification wants 1 to 4 times
 // the timeout; retries back off within that.
-func (q *QP) startTimer(now int64) {
-	q.timer = 0
-	if t := verbs.AckTimeout(q.attr.Timeout); t != 0 {
-		q.timer = now + int64(t)<<min(q.retries, 2)
+func (r *requester) startTimer(now int64) {
+	r.timer = 0
+	if t := verbs.AckTimeout(r.conn.attr.Timeout); t != 0 {
+		r.timer = now + int64(t)<<min(r.retries, 2)
 	}
-	q.startProbe(now)
+	r.startProbe(now)
 }
 
 // emitData appends the packet at cur of a SEND or WRITE.
-func (q *QP) emitData(w *sendWQE, room int, out *Output) {
-	index := int(wire.PSNDiff(q.cur, w.first))
-	offset := index * q.mtu
-	length := min(q.mtu, int(w.length)-offset)
-	last := q.cur == w.last
-	q.sinceAckReq++
+func (r *requester) emitData(w *sendWQE, room int, out *Output) {
+	index := int(wire.PSNDiff(r.cur, w.first))
+	offset := index * r.conn.mtu
+	length := min(r.conn.mtu, int(w.length)-offset)
+	last := r.cur == w.last
+	r.sinceAckReq++
 	f := wire.BTHFields{
 		Opcode:    dataOpcode(w.Opcode, index == 0, last),
 		Solicited: last && w.Flags&verbs.FlagSolicited != 0,
 		MigReq:    true,
-		AckReq:    last || room == 1 || q.partial || q.sinceAckReq >= min(ackEvery, max(fewestAckEvery, q.window/2)),
+		AckReq:    last || room == 1 || r.partial || r.sinceAckReq >= min(ackEvery, max(fewestAckEvery, r.window/2)),
 		PadCount:  uint8(wire.Pad(length)),
 		PKey:      wire.DefaultPKey,
-		DestQPN:   q.attr.DestQPN,
-		PSN:       q.cur,
+		DestQPN:   r.conn.attr.DestQPN,
+		PSN:       r.cur,
 	}
 	if f.AckReq {
-		q.sinceAckReq = 0
+		r.sinceAckReq = 0
 	}
 	p := out.packet(&f)
 	h := p.Header[wire.BTHLen:]
@@ -274,19 +271,19 @@ func (q *QP) emitData(w *sendWQE, room int, out *Output) {
 // readLen returns how many PSNs the READ request or atomic at from takes. Requests
 // of a long READ begin at fixed places, so that a responder finds a repeated one
 // within one that it remembers.
-func (q *QP) readLen(w *sendWQE, from uint32) int {
+func (r *requester) readLen(w *sendWQE, from uint32) int {
 	index := int(wire.PSNDiff(from, w.first))
 	return min((index/readBurst+1)*readBurst, int(wire.PSNDiff(w.last, w.first))+1) - index
 }
 
 // emitRead appends a READ request for n responses from cur on, or an atomic.
-func (q *QP) emitRead(w *sendWQE, n int, out *Output) {
-	f := wire.BTHFields{MigReq: true, AckReq: true, PKey: wire.DefaultPKey, DestQPN: q.attr.DestQPN, PSN: q.cur}
+func (r *requester) emitRead(w *sendWQE, n int, out *Output) {
+	f := wire.BTHFields{MigReq: true, AckReq: true, PKey: wire.DefaultPKey, DestQPN: r.conn.attr.DestQPN, PSN: r.cur}
 	if w.isRead() {
-		offset := int(wire.PSNDiff(q.cur, w.first)) * q.mtu
+		offset := int(wire.PSNDiff(r.cur, w.first)) * r.conn.mtu
 		f.Opcode = wire.ReadRequest
 		p := out.packet(&f)
-		wire.RETH(p.Header[wire.BTHLen:]).Encode(w.RemoteAddr+uint64(offset), w.RKey, uint32(min(n*q.mtu, int(w.length)-offset)))
+		wire.RETH(p.Header[wire.BTHLen:]).Encode(w.RemoteAddr+uint64(offset), w.RKey, uint32(min(n*r.conn.mtu, int(w.length)-offset)))
 	} else {
 		f.Opcode = wire.FetchAdd
 		swapAdd, compare := w.CompareAdd, uint64(0)
@@ -297,9 +294,9 @@ func (q *QP) emitRead(w *sendWQE, n int, out *Output) {
 		p := out.packet(&f)
 		wire.AtomicETH(p.Header[wire.BTHLen:]).Encode(w.RemoteAddr, w.RKey, swapAdd, compare)
 	}
-	q.sinceAckReq = 0
-	if !q.partial {
-		q.reads = append(q.reads, wire.PSNAdd(q.cur, n-1))
+	r.sinceAckReq = 0
+	if !r.partial {
+		r.reads = append(r.reads, wire.PSNAdd(r.cur, n-1))
 	}
 }
 

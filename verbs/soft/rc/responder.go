@@ -14,6 +14,9 @@ type recvWQE struct {
 // responder is the receiving half: the receive queue, the expected PSN and the
 // message being received.
 type responder struct {
+	conn   *connection
+	failed bool // a request was refused: the QP must go to ERR
+
 	rq             []recvWQE
 	rqHead, rqTail uint32
 
@@ -39,7 +42,9 @@ type responder struct {
 	ackCount   int // SEND and WRITE packets taken since the last ACK
 }
 
-func (r *responder) init(c verbs.QPCap) {
+func (r *responder) init(conn *connection) {
+	r.conn = conn
+	c := conn.cfg.Cap
 	r.rq = make([]recvWQE, ringSize(c.MaxRecvWR))
 	sges := make([]verbs.SGE, len(r.rq)*c.MaxRecvSGE)
 	for i := range r.rq {
@@ -48,6 +53,7 @@ func (r *responder) init(c verbs.QPCap) {
 }
 
 func (r *responder) reset() {
+	r.failed = false
 	r.rqHead, r.rqTail = 0, 0
 	r.expect(0)
 	r.msn, r.nakSent, r.rnrSent, r.requestGap = 0, false, false, gap{}
@@ -62,243 +68,243 @@ func (r *responder) expect(psn uint32) { r.expected, r.taken = psn, wire.PSNAdd(
 
 func (r *responder) rwqe(i uint32) *recvWQE { return &r.rq[i&uint32(len(r.rq)-1)] }
 
-// PostRecv queues one receive request. The SGL is copied, the memory is not.
-func (q *QP) PostRecv(wr *verbs.WorkRequest, out *Output) error {
-	if err := verbs.CheckRecv(q.cfg.QPN, q.state, &q.cfg.Cap, int(q.rqTail-q.rqHead), wr); err != nil {
+// post is QP.PostRecv.
+func (r *responder) post(wr *verbs.WorkRequest, out *Output) error {
+	if err := verbs.CheckRecv(r.conn.cfg.QPN, r.conn.state, &r.conn.cfg.Cap, int(r.rqTail-r.rqHead), wr); err != nil {
 		return err
 	}
-	if q.state == verbs.StateErr {
-		out.complete(verbs.Completion{ID: wr.ID, Status: verbs.FlushError, Opcode: verbs.WCRecv, QPN: q.cfg.QPN}, true, true)
+	if r.conn.state == verbs.StateErr {
+		out.complete(verbs.Completion{ID: wr.ID, Status: verbs.FlushError, Opcode: verbs.WCRecv, QPN: r.conn.cfg.QPN}, true, true)
 		return nil
 	}
-	w := q.rwqe(q.rqTail)
+	w := r.rwqe(r.rqTail)
 	w.id, w.length = wr.ID, 0
 	w.sge = append(w.sge[:0], wr.SGL...)
 	for i := range w.sge {
 		w.length += uint64(w.sge[i].Length)
 	}
-	q.rqTail++
+	r.rqTail++
 	return nil
 }
 
-// stepRequest takes a request of the peer, with rdma_rxe's order of checks: PSN,
+// step takes a request of the peer, with rdma_rxe's order of checks: PSN,
 // opcode sequence, rights, receive request, length, rkey, execution.
-func (q *QP) stepRequest(p *wire.Packet, bad error, now int64, out *Output) (early bool) {
-	diff := wire.PSNDiff(p.PSN, q.expected)
+func (r *responder) step(p *wire.Packet, bad error, now int64, out *Output) (early bool) {
+	diff := wire.PSNDiff(p.PSN, r.expected)
 	if diff > 0 {
-		q.cfg.Counters.OutOfSequence++
-		if !q.nakSent {
-			q.requestGap.notice(q.expected, p.PSN, now)
-			q.nakGap(now)
+		r.conn.cfg.Counters.OutOfSequence++
+		if !r.nakSent {
+			r.requestGap.notice(r.expected, p.PSN, now)
+			r.nakGap(now)
 		}
-		return !q.rnrSent
+		return !r.rnrSent
 	}
 	if diff < 0 {
-		q.cfg.Counters.DuplicateRequest++
-		if q.cfg.KeepEarly {
-			q.requestGap.again(p.PSN)
+		r.conn.cfg.Counters.DuplicateRequest++
+		if r.conn.cfg.KeepEarly {
+			r.requestGap.again(p.PSN)
 		}
-		q.duplicate(p)
+		r.duplicate(p)
 		return false
 	}
-	if q.cfg.KeepEarly && q.nak == wire.NakPSNSeq { // not sent yet: it came in time
-		q.nak, q.ackOwed, q.requestGap.asked = 0, true, false
+	if r.conn.cfg.KeepEarly && r.nak == wire.NakPSNSeq { // not sent yet: it came in time
+		r.nak, r.ackOwed, r.requestGap.asked = 0, true, false
 	}
-	q.requestGap.came(p.PSN, now)
-	q.nakSent, q.rnrSent = false, false
-	if !q.inSequence(p) || bad != nil {
-		q.refuse(wire.NakInvalidRequest, out)
+	r.requestGap.came(p.PSN, now)
+	r.nakSent, r.rnrSent = false, false
+	if !r.inSequence(p) || bad != nil {
+		r.refuse(wire.NakInvalidRequest, out)
 		return false
 	}
 	switch {
 	case p.Flags&wire.IsSend != 0:
-		q.stepSend(p, out)
+		r.stepSend(p, out)
 	case p.Flags&wire.IsWrite != 0:
-		q.stepWrite(p, out)
+		r.stepWrite(p, out)
 	case p.Flags&wire.IsRead != 0:
-		q.stepRead(p, out)
+		r.stepRead(p, out)
 	case p.Flags&wire.IsAtomic != 0:
-		q.stepAtomic(p, out)
+		r.stepAtomic(p, out)
 	default: // SEND with invalidate: no such keys are ever handed out
-		q.refuse(wire.NakInvalidRequest, out)
+		r.refuse(wire.NakInvalidRequest, out)
 	}
 	return false
 }
 
 // nakGap owes the NAK of what is missing, once for each gap, when it is due.
-func (q *QP) nakGap(now int64) {
-	if q.requestGap.due(now) {
-		q.requestGap.ask()
-		q.nakSent = true
-		q.owe(wire.NakPSNSeq, q.expected)
+func (r *responder) nakGap(now int64) {
+	if r.requestGap.due(now) {
+		r.requestGap.ask()
+		r.nakSent = true
+		r.owe(wire.NakPSNSeq, r.expected)
 	}
 }
 
 // inSequence reports whether p may follow what came before it.
-func (q *QP) inSequence(p *wire.Packet) bool {
+func (r *responder) inSequence(p *wire.Packet) bool {
 	if p.Flags&wire.Starts != 0 {
-		return q.message == 0
+		return r.message == 0
 	}
-	return q.message != 0 && p.Flags&q.message != 0
+	return r.message != 0 && p.Flags&r.message != 0
 }
 
 // fullEnough checks a data packet's payload against the path MTU.
-func (q *QP) fullEnough(p *wire.Packet) bool {
+func (r *responder) fullEnough(p *wire.Packet) bool {
 	n := len(p.Payload)
 	switch {
 	case p.Flags&(wire.IsFirst|wire.IsMiddle) != 0:
-		return n == q.mtu
+		return n == r.conn.mtu
 	case p.Flags&wire.IsLast != 0:
-		return n >= 1 && n <= q.mtu
+		return n >= 1 && n <= r.conn.mtu
 	}
-	return n <= q.mtu
+	return n <= r.conn.mtu
 }
 
-func (q *QP) stepSend(p *wire.Packet, out *Output) {
-	if q.rqHead == q.rqTail {
-		q.notReady()
+func (r *responder) stepSend(p *wire.Packet, out *Output) {
+	if r.rqHead == r.rqTail {
+		r.notReady()
 		return
 	}
-	w := q.rwqe(q.rqHead)
-	if !q.fullEnough(p) {
-		q.refuse(wire.NakInvalidRequest, out)
+	w := r.rwqe(r.rqHead)
+	if !r.fullEnough(p) {
+		r.refuse(wire.NakInvalidRequest, out)
 		return
 	}
 	if p.Flags&wire.Starts != 0 {
-		q.message, q.received = wire.IsSend, 0
+		r.message, r.received = wire.IsSend, 0
 	}
 	n := uint64(len(p.Payload))
-	if q.received+n > w.length {
-		q.failRecv(verbs.LocalLengthError, out)
-		q.refuse(wire.NakInvalidRequest, out)
+	if r.received+n > w.length {
+		r.failRecv(verbs.LocalLengthError, out)
+		r.refuse(wire.NakInvalidRequest, out)
 		return
 	}
-	if n != 0 && !q.covered(w.sge, true) {
-		q.failRecv(verbs.LocalProtectionError, out)
-		q.refuse(wire.NakRemoteOp, out)
+	if n != 0 && !r.conn.covered(w.sge, true) {
+		r.failRecv(verbs.LocalProtectionError, out)
+		r.refuse(wire.NakRemoteOp, out)
 		return
 	}
-	out.place(w.sge, int(q.received), p.Payload)
-	q.received += n
-	q.accepted(p, verbs.WCRecv, out)
+	out.place(w.sge, int(r.received), p.Payload)
+	r.received += n
+	r.accepted(p, verbs.WCRecv, out)
 }
 
-func (q *QP) stepWrite(p *wire.Packet, out *Output) {
-	if q.attr.Access&verbs.AccessRemoteWrite == 0 {
-		q.refuse(wire.NakInvalidRequest, out)
+func (r *responder) stepWrite(p *wire.Packet, out *Output) {
+	if r.conn.attr.Access&verbs.AccessRemoteWrite == 0 {
+		r.refuse(wire.NakInvalidRequest, out)
 		return
 	}
-	if p.Flags&wire.NeedsRecv != 0 && q.rqHead == q.rqTail {
-		q.notReady()
+	if p.Flags&wire.NeedsRecv != 0 && r.rqHead == r.rqTail {
+		r.notReady()
 		return
 	}
 	if p.Flags&wire.Starts != 0 {
-		q.va, q.rkey, q.dmaLen = p.RETH.VA(), p.RETH.RKey(), p.RETH.DMALen()
-		q.message, q.received = wire.IsWrite, 0
+		r.va, r.rkey, r.dmaLen = p.RETH.VA(), p.RETH.RKey(), p.RETH.DMALen()
+		r.message, r.received = wire.IsWrite, 0
 	}
 	n := uint64(len(p.Payload))
-	end := q.received + n
-	if !q.fullEnough(p) || q.dmaLen > verbs.MaxMessage || end > uint64(q.dmaLen) || p.Flags&wire.Ends != 0 && end != uint64(q.dmaLen) {
-		q.refuse(wire.NakInvalidRequest, out)
+	end := r.received + n
+	if !r.fullEnough(p) || r.dmaLen > verbs.MaxMessage || end > uint64(r.dmaLen) || p.Flags&wire.Ends != 0 && end != uint64(r.dmaLen) {
+		r.refuse(wire.NakInvalidRequest, out)
 		return
 	}
 	// The first packet answers for the whole range, each later one for its own
 	// part: the region may have been deregistered in between.
-	addr, length := q.va+q.received, n
+	addr, length := r.va+r.received, n
 	if p.Flags&wire.Starts != 0 {
-		length = uint64(q.dmaLen)
+		length = uint64(r.dmaLen)
 	}
-	if length != 0 && !q.cfg.Memory.Remote(q.rkey, addr, length, verbs.AccessRemoteWrite) {
-		q.refuse(wire.NakRemoteAccess, out)
+	if length != 0 && !r.conn.cfg.Memory.Remote(r.rkey, addr, length, verbs.AccessRemoteWrite) {
+		r.refuse(wire.NakRemoteAccess, out)
 		return
 	}
 	if n != 0 {
 		out.Orders = append(out.Orders, Order{Kind: Place, Addr: addr, Data: p.Payload})
 	}
-	q.received = end
-	q.accepted(p, verbs.WCRecvWriteImm, out)
+	r.received = end
+	r.accepted(p, verbs.WCRecvWriteImm, out)
 }
 
 // accepted moves past a SEND or WRITE packet whose payload is placed.
-func (q *QP) accepted(p *wire.Packet, op verbs.WCOpcode, out *Output) {
-	q.taken, q.expected = q.expected, wire.PSNAdd(q.expected, 1)
+func (r *responder) accepted(p *wire.Packet, op verbs.WCOpcode, out *Output) {
+	r.taken, r.expected = r.expected, wire.PSNAdd(r.expected, 1)
 	if p.Flags&wire.Ends != 0 {
-		q.msn = (q.msn + 1) & wire.PSNMask
-		q.message = 0
+		r.msn = (r.msn + 1) & wire.PSNMask
+		r.message = 0
 		if p.Flags&wire.CompletesRecv != 0 {
-			c := verbs.Completion{ID: q.rwqe(q.rqHead).id, Opcode: op, ByteLen: uint32(q.received), QPN: q.cfg.QPN}
+			c := verbs.Completion{ID: r.rwqe(r.rqHead).id, Opcode: op, ByteLen: uint32(r.received), QPN: r.conn.cfg.QPN}
 			if p.Flags&wire.HasImm != 0 {
 				c.Imm, c.Flags = p.Imm, verbs.WCWithImm
 			}
-			q.rqHead++
+			r.rqHead++
 			out.complete(c, true, p.Solicited)
 		}
 	}
 	if p.AckReq {
-		q.ackOwed = true
+		r.ackOwed = true
 	}
-	q.ackCount++
+	r.ackCount++
 }
 
 // notReady answers a message that finds no receive request.
-func (q *QP) notReady() {
-	q.nakSent, q.rnrSent = true, true
-	q.owe(wire.RNRSyndrome(q.attr.MinRNRTimer), q.expected)
+func (r *responder) notReady() {
+	r.nakSent, r.rnrSent = true, true
+	r.owe(wire.RNRSyndrome(r.conn.attr.MinRNRTimer), r.expected)
 }
 
 // refuse answers the expected packet with a NAK that ends the connection.
-func (q *QP) refuse(s wire.Syndrome, out *Output) {
-	q.owe(s, q.expected)
-	q.becomeErr(out)
+func (r *responder) refuse(s wire.Syndrome, out *Output) {
+	r.owe(s, r.expected)
+	r.failed = true
 }
 
-func (q *QP) owe(s wire.Syndrome, psn uint32) {
-	q.nak, q.nakAt = s, psn
-	q.ackOwed = false
+func (r *responder) owe(s wire.Syndrome, psn uint32) {
+	r.nak, r.nakAt = s, psn
+	r.ackOwed = false
 }
 
 // failRecv completes the current receive request with an error.
-func (q *QP) failRecv(s verbs.Status, out *Output) {
-	q.cfg.Counters.RespCQEError++
-	out.complete(verbs.Completion{ID: q.rwqe(q.rqHead).id, Status: s, Opcode: verbs.WCRecv, QPN: q.cfg.QPN}, true, true)
-	q.rqHead++
+func (r *responder) failRecv(s verbs.Status, out *Output) {
+	r.conn.cfg.Counters.RespCQEError++
+	out.complete(verbs.Completion{ID: r.rwqe(r.rqHead).id, Status: s, Opcode: verbs.WCRecv, QPN: r.conn.cfg.QPN}, true, true)
+	r.rqHead++
 }
 
-func (q *QP) flushRecvs(out *Output) {
-	for ; q.rqHead != q.rqTail; q.rqHead++ {
-		out.complete(verbs.Completion{ID: q.rwqe(q.rqHead).id, Status: verbs.FlushError, Opcode: verbs.WCRecv, QPN: q.cfg.QPN}, true, true)
+func (r *responder) flush(out *Output) {
+	for ; r.rqHead != r.rqTail; r.rqHead++ {
+		out.complete(verbs.Completion{ID: r.rwqe(r.rqHead).id, Status: verbs.FlushError, Opcode: verbs.WCRecv, QPN: r.conn.cfg.QPN}, true, true)
 	}
-	q.message = 0
+	r.message, r.ackOwed, r.requestGap.since = 0, false, 0
 }
 
-func (q *QP) emitNak(out *Output) {
-	if q.nak == 0 {
+func (r *responder) emitNak(out *Output) {
+	if r.nak == 0 {
 		return
 	}
-	psn := q.nakAt
-	if q.nak == wire.NakPSNSeq {
-		psn = q.expected // what was missing may have come since
+	psn := r.nakAt
+	if r.nak == wire.NakPSNSeq {
+		psn = r.expected // what was missing may have come since
 	}
-	f := q.responseBTH(wire.Acknowledge, psn)
-	wire.AETH(out.packet(&f).Header[wire.BTHLen:]).Encode(q.nak, q.msn)
-	q.nak = 0
-	q.cfg.Counters.NakPkts++
+	f := r.responseBTH(wire.Acknowledge, psn)
+	wire.AETH(out.packet(&f).Header[wire.BTHLen:]).Encode(r.nak, r.msn)
+	r.nak = 0
+	r.conn.cfg.Counters.NakPkts++
 }
 
 // emitAck appends the ACK that is owed, unless answers must go first. It is for what
 // was taken last, and after a duplicate that need not be what was done last: a READ
 // or an atomic is acknowledged by its response alone (IBA 1.4, 9.7.5.1.2), and where
 // that got lost rdma_rxe takes an ACK of the same PSN for its end.
-func (q *QP) emitAck(out *Output) {
-	if !q.ackOwed || len(q.queue) > 0 || q.state == verbs.StateErr {
+func (r *responder) emitAck(out *Output) {
+	if !r.ackOwed || len(r.queue) > 0 || r.conn.state == verbs.StateErr {
 		return
 	}
-	f := q.responseBTH(wire.Acknowledge, q.taken)
-	wire.AETH(out.packet(&f).Header[wire.BTHLen:]).Encode(wire.SyndromeAck, q.msn)
-	q.ackOwed, q.ackCount = false, 0
-	q.cfg.Counters.AckPkts++
+	f := r.responseBTH(wire.Acknowledge, r.taken)
+	wire.AETH(out.packet(&f).Header[wire.BTHLen:]).Encode(wire.SyndromeAck, r.msn)
+	r.ackOwed, r.ackCount = false, 0
+	r.conn.cfg.Counters.AckPkts++
 }
 
-func (q *QP) responseBTH(op wire.Opcode, psn uint32) wire.BTHFields {
-	return wire.BTHFields{Opcode: op, MigReq: true, PKey: wire.DefaultPKey, DestQPN: q.attr.DestQPN, PSN: psn}
+func (r *responder) responseBTH(op wire.Opcode, psn uint32) wire.BTHFields {
+	return wire.BTHFields{Opcode: op, MigReq: true, PKey: wire.DefaultPKey, DestQPN: r.conn.attr.DestQPN, PSN: psn}
 }

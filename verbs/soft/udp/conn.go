@@ -185,10 +185,6 @@ func (c *Conn) Features() Features {
 // therefore doubles what was asked for.
 func (c *Conn) RecvBuffer() int { return c.recvBuffer }
 
-// FD is the descriptor of the socket, for getsockopt and the like. It stays the
-// Conn's own, and means nothing after Close.
-func (c *Conn) FD() int { return c.fd }
-
 // Close ends a Wait in progress, lets running calls finish and releases the
 // descriptors. It returns when that is done; closing again does nothing.
 func (c *Conn) Close() error {

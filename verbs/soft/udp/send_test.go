@@ -67,7 +67,7 @@ func TestGSORefused(t *testing.T) {
 	if !from.Features().GSO {
 		t.Skip("this kernel has no UDP_SEGMENT")
 	}
-	if err := unix.SetsockoptInt(from.FD(), unix.SOL_SOCKET, unix.SO_NO_CHECK, 1); err != nil {
+	if err := unix.SetsockoptInt(from.fd, unix.SOL_SOCKET, unix.SO_NO_CHECK, 1); err != nil {
 		t.Fatal(err)
 	}
 	dst := NewSockaddr(to.LocalAddr())
@@ -148,7 +148,7 @@ func TestUnreachable(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := listening(t, loopback4, without{})
-	if err := dst.call(unix.SYS_CONNECT, c.FD()); err != nil {
+	if err := dst.call(unix.SYS_CONNECT, c.fd); err != nil {
 		t.Fatal(err)
 	}
 	if n, err := c.Send([]Message{{Dst: &dst, Iov: []Iovec{IovecOf(random(10))}}}); n != 1 || err != nil {

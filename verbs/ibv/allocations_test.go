@@ -108,32 +108,3 @@ func TestAllocations(t *testing.T) {
 		t.Errorf("%v allocations of an empty poll, want none", got)
 	}
 }
-
-// BenchmarkPost is one request posted, without the polling.
-func BenchmarkPost(b *testing.B) {
-	for _, n := range []int{1, 16} {
-		b.Run(map[int]string{1: "alone", 16: "in_a_chain_of_16"}[n], func(b *testing.B) {
-			p := newPost(b)
-			b.ReportAllocs()
-			for i := 0; i < b.N; i += n {
-				if _, err := p.qp.PostSend(p.sends[:n]); err != nil {
-					b.Fatal(err)
-				}
-				b.StopTimer()
-				p.drain(b, n)
-				b.StartTimer()
-			}
-		})
-	}
-}
-
-// BenchmarkEmptyPoll is a poll that finds nothing.
-func BenchmarkEmptyPoll(b *testing.B) {
-	p := newPost(b)
-	b.ReportAllocs()
-	for b.Loop() {
-		if n, err := p.empty.Poll(p.wc); n != 0 || err != nil {
-			b.Fatal(n, err)
-		}
-	}
-}
