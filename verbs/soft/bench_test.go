@@ -1,14 +1,9 @@
 package soft
 
 import (
-	"net/netip"
-	"slices"
 	"testing"
-	"time"
 
 	"ringcli/verbs"
-	"ringcli/verbs/soft/udp"
-	"ringcli/verbs/soft/udp/udptest"
 )
 
 // BenchmarkWrite is one 1 MiB WRITE after the other; the peer's background
@@ -66,51 +61,4 @@ func BenchmarkRoundTrip(b *testing.B) {
 		leg(x, y, there)
 		leg(y, x, back)
 	}
-}
-
-// BenchmarkBesideRawUDP is the bandwidth of 1 MiB WRITEs by that of udptest, which
-// has the same packets without CRC or protocol, in interleaved rounds of some
-// dozens of milliseconds: an iteration is a round. A goroutine receives.
-func BenchmarkBesideRawUDP(b *testing.B) {
-	const bytes, messages = 1 << 20, 100
-	from, to := pair(b, bytes)
-	wr := request(verbs.OpWrite, from, to, bytes)
-	var ports [2]netip.AddrPort
-	for i := range ports {
-		c, err := udp.Listen(netip.AddrPortFrom(freshAddr(), 0))
-		if err != nil {
-			b.Fatal(err)
-		}
-		ports[i] = c.LocalAddr()
-		if err := c.Close(); err != nil {
-			b.Fatal(err)
-		}
-	}
-	var ratios []float64
-	for b.Loop() {
-		begun := time.Now()
-		for range messages {
-			if _, err := from.qp.PostSend(wr); err != nil {
-				b.Fatal(err)
-			}
-			from.wait(b, 1)
-		}
-		ours := time.Since(begun)
-		received := make(chan error, 1)
-		go func() {
-			_, err := udptest.Bandwidth(b.Context(), udptest.Receiver, ports[1], ports[0], bytes, messages)
-			received <- err
-		}()
-		result, err := udptest.Bandwidth(b.Context(), udptest.Sender, ports[0], ports[1], bytes, messages)
-		if other := <-received; err != nil || other != nil {
-			b.Fatal(err, other)
-		}
-		var raw time.Duration
-		for _, d := range result.Durations {
-			raw += d
-		}
-		ratios = append(ratios, raw.Seconds()/ours.Seconds())
-	}
-	slices.Sort(ratios)
-	b.ReportMetric(ratios[len(ratios)/2], "of-raw-UDP")
 }
