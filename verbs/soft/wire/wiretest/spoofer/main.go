@@ -28,7 +28,6 @@ func main() {
 	from := flag.String("from", "127.0.0.1", "addresses to send from, comma separated: one for each endpoint, or one for all")
 	to := flag.String("to", "127.0.0.1:4791", "endpoints, comma separated")
 	duration := flag.Duration("duration", 10*time.Second, "how long")
-	qpn := flag.Int("qpn", -1, "the queue pair's number, if it is known")
 	program := flag.String("ring", "", "the ringcli of which a ring is to live through it")
 	flag.Parse()
 	ctx, cancel := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -37,7 +36,7 @@ func main() {
 	if *program != "" {
 		err = besiege(ctx, *program, *duration)
 	} else {
-		err = flood(ctx, strings.Split(*from, ","), strings.Split(*to, ","), *duration, *qpn)
+		err = flood(ctx, strings.Split(*from, ","), strings.Split(*to, ","), *duration)
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "spoofer:", err)
@@ -45,7 +44,7 @@ func main() {
 	}
 }
 
-func flood(ctx context.Context, from, to []string, duration time.Duration, qpn int) error {
+func flood(ctx context.Context, from, to []string, duration time.Duration) error {
 	var aims []spoof.Aim
 	for i, text := range to {
 		at, err := netip.ParseAddrPort(text)
@@ -56,11 +55,7 @@ func flood(ctx context.Context, from, to []string, duration time.Duration, qpn i
 		if err != nil {
 			return err
 		}
-		a := spoof.Aim{From: source, To: at}
-		if qpn >= 0 {
-			a.QPN = func() uint32 { return uint32(qpn) }
-		}
-		aims = append(aims, a)
+		aims = append(aims, spoof.Aim{From: source, To: at})
 	}
 	ctx, cancel := context.WithTimeout(ctx, duration)
 	defer cancel()
