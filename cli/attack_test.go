@@ -108,7 +108,7 @@ func mostMemory() int {
 
 // besieged brings up a ring while its ports are attacked, has it compute all the while, and
 // checks that it does so rightly, in little memory, and with few words.
-func besieged(t *testing.T, secret, span string, attacks []attack, flood bool) {
+func besieged(t *testing.T, secret string, span time.Duration, attacks []attack, flood bool) {
 	list := freshList(t, 3)
 	ctx, cancel := context.WithCancel(t.Context())
 	var running sync.WaitGroup
@@ -126,9 +126,11 @@ func besieged(t *testing.T, secret, span string, attacks []attack, flood bool) {
 			aims = append(aims, spoof.Aim{From: next, To: netip.AddrPortFrom(here, route.RoCEPort)})
 		}
 		running.Go(func() {
-			if _, err := spoof.Flood(ctx, aims); err != nil {
+			sent, err := spoof.Flood(ctx, aims)
+			if err != nil {
 				t.Error(err)
 			}
+			t.Logf("%d forged packets in %s", sent.Packets, sent.Took)
 		})
 	}
 	ranks := make([]*process, len(list))
@@ -136,7 +138,7 @@ func besieged(t *testing.T, secret, span string, attacks []attack, flood bool) {
 	for rank := range ranks {
 		args := []string{"connect", "--index", fmt.Sprint(rank), "--list", strings.Join(list, ","), "--device", "soft", "--output", "json"}
 		if rank == 0 {
-			args = append(args, "-c", "all-reduce --size 64K --check --duration "+span)
+			args = append(args, "-c", "all-reduce --size 64K --check --duration "+span.String())
 		} else {
 			args = append(args, "--follow")
 		}
@@ -156,7 +158,7 @@ func besieged(t *testing.T, secret, span string, attacks []attack, flood bool) {
 		}
 	})
 	for rank, p := range ranks {
-		if code := p.end(t, hung); code != exit.OK {
+		if code := p.end(t, hung+span); code != exit.OK {
 			t.Errorf("rank %d: exit code %d\n%.3000s%.3000s", rank, code, p.stdout.String(), p.stderr.String())
 		}
 	}
@@ -180,7 +182,7 @@ func besieged(t *testing.T, secret, span string, attacks []attack, flood bool) {
 			t.Errorf("%v", o)
 		}
 	}
-	t.Logf("at most %d KiB", most)
+	t.Logf("at most %d KiB\n%.3000s", most, ranks[0].stdout.String())
 }
 
 // peakOf is the most memory that a process has had, in KiB; 0 if it is gone.
@@ -193,21 +195,30 @@ func peakOf(pid int) (kib int) {
 }
 
 // Whatever comes to its ports, a ring comes up and computes: all attacks at once, and in a full
-// run each by itself for longer.
+// run each by itself for longer. For `make spoof` forged packets alone come, for as long as
+// RINGTEST_SPOOF says.
 func TestRingUnderAttack(t *testing.T) {
+	if text := os.Getenv("RINGTEST_SPOOF"); text != "" {
+		span, err := time.ParseDuration(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		besieged(t, testSecret, span, nil, true)
+		return
+	}
 	all := tcpAttacks(t)
 	if !verbstest.Full() {
 		for i := range all {
 			all[i].hold = min(all[i].hold, 500)
 		}
-		besieged(t, testSecret, "500ms", all, true)
+		besieged(t, testSecret, 500*time.Millisecond, all, true)
 		return
 	}
 	for _, secret := range []string{"", testSecret} {
 		for _, a := range all {
-			t.Run(a.name+" "+secret, func(t *testing.T) { besieged(t, secret, "1500ms", []attack{a}, false) })
+			t.Run(a.name+" "+secret, func(t *testing.T) { besieged(t, secret, 1500*time.Millisecond, []attack{a}, false) })
 		}
-		t.Run("forged packets "+secret, func(t *testing.T) { besieged(t, secret, "5s", nil, true) })
-		t.Run("all at once "+secret, func(t *testing.T) { besieged(t, secret, "5s", all, true) })
+		t.Run("forged packets "+secret, func(t *testing.T) { besieged(t, secret, 5*time.Second, nil, true) })
+		t.Run("all at once "+secret, func(t *testing.T) { besieged(t, secret, 5*time.Second, all, true) })
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -390,9 +389,6 @@ func TestAFlagOfTheCommandsOwn(t *testing.T) {
 // Another name of a value is the value, wherever it comes from.
 func TestAliases(t *testing.T) {
 	isolate(t)
-	before := slices.Clone(Settings)
-	defer func() { Settings = before }()
-	Allow("algorithm", []string{"ring", "recursive-doubling"}, func(i int) []string { return [][]string{nil, {"rd", "doubling"}}[i] })
 	t.Setenv("RINGCLI_ALGORITHM", "doubling")
 	c, err := Load(parsed(t), "")
 	if err != nil {

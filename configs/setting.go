@@ -138,10 +138,11 @@ var Settings = []Setting{
 		Usage:   "faults that soft devices inject into their packets on purpose, as in 'soft: loss 1%, corrupt 0.1%, delay 2ms' (help inject; off: none)",
 		Comment: "Faults that soft devices inject into their packets on purpose, as in\n\"soft: loss 1%, delay 2ms to 2\" (ringcli help inject). off: none."},
 
-	{Name: "algorithm", Default: "auto", // and what Allow adds
+	{Name: "algorithm", Default: "auto", OneOf: []any{"auto", "ring", "recursive-doubling", "tree", "inbox", "hierarchical"},
+		Aliases: map[string]string{"rd": "recursive-doubling", "doubling": "recursive-doubling", "hier": "hierarchical"},
 		Section: "How collectives move their data",
 		Usage:   "algorithm of collectives: %s (auto: by size and by the table)",
-		Comment: "auto (by size and by the table), %s."},
+		Comment: "auto (by size and by the table), ring, recursive-doubling (or rd), tree, inbox or hierarchical (or hier)."},
 	{Name: "protocol", Default: "auto", OneOf: []any{"auto", "eager", "rendezvous", "rendezvous-write", "rendezvous-read", "receiver-initiated", "direct"},
 		Usage:   "protocol of collectives: %s (auto: by size and by the table; direct: through memory that ranks of one host share)",
 		Comment: "auto (by size and by the table), eager, rendezvous, rendezvous-write,\nrendezvous-read, receiver-initiated (all-reduce only) or direct."},
@@ -232,25 +233,6 @@ var Settings = []Setting{
 	{Name: "bad-hosts", Default: "", Guarded: "a file to write", Completes: []string{"files"},
 		Usage:   "write the hosts that are at fault to this file, one a line; of a pair that is at fault neither is in either file",
 		Comment: "A file for those that are at fault, one a line. Of a pair that is at fault neither\nis in either file."},
-}
-
-// Allow adds the values of a setting that are another package's to know, beside its
-// default, with aliases of each. It is for package initialisation.
-func Allow(name string, values []string, aliases func(i int) []string) {
-	s := &Settings[slices.IndexFunc(Settings, func(s Setting) bool { return s.Name == name })]
-	s.OneOf, s.Aliases = []any{s.Default}, map[string]string{}
-	var texts []string
-	for i, value := range values {
-		text := value
-		for n, alias := range aliases(i) {
-			s.Aliases[alias] = value
-			if n == 0 {
-				text += " (or " + alias + ")"
-			}
-		}
-		s.OneOf, texts = append(s.OneOf, value), append(texts, text)
-	}
-	s.Comment = fmt.Sprintf(s.Comment, either(texts))
 }
 
 // Check has a setting's texts looked at by the package that they are for. It is for package

@@ -17,11 +17,6 @@ import (
 	"ringcli/configs"
 )
 
-func init() {
-	algorithms := collective.Algorithms()[1:] // without auto
-	configs.Allow("algorithm", render.Words(algorithms), func(i int) []string { return algorithms[i].Aliases() })
-}
-
 // Variant is how an operation runs, as it is asked for: auto is what the library
 // chooses.
 type Variant struct {

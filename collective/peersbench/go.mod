@@ -4,7 +4,6 @@ module ringcli/collective/peersbench
 go 1.26.0
 
 require (
-	github.com/guptarohit/asciigraph v0.10.0
 	github.com/spf13/cobra v1.10.2
 	github.com/spf13/pflag v1.0.10
 	go.uber.org/goleak v1.3.0

@@ -18,7 +18,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"ringcli/collective"
-	"ringcli/configs"
 	"ringcli/ring/segment"
 )
 
@@ -244,17 +243,8 @@ func (r *Results) linkTable(op collective.Operation, ranks int) string {
 	if r.options.hosts == 0 || len(shown) == 0 {
 		return ""
 	}
-	t := newTable()
-	head := []string{"size", "least"}
-	for _, who := range shown {
-		head = append(head, who.name)
-	}
-	t.row(head...)
-	for _, c := range r.cells {
-		if c.op != op || c.ranks != ranks {
-			continue
-		}
-		row := []string{configs.FormatSize(c.bytes), whole(c.leastOver(r.options.hosts))}
+	return r.sizeTable(op, ranks, append([]string{"least"}, names(shown)...), func(c *cellResults) []string {
+		row := []string{whole(c.leastOver(r.options.hosts))}
 		for _, who := range shown {
 			text := "-"
 			if times := c.of[who.name]; times.median() > 0 {
@@ -262,9 +252,8 @@ func (r *Results) linkTable(op collective.Operation, ranks int) string {
 			}
 			row = append(row, text)
 		}
-		t.row(row...)
-	}
-	return t.String()
+		return row
+	})
 }
 
 // links are the medians of all rounds.

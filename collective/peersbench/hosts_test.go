@@ -33,7 +33,7 @@ func onHosts(t *testing.T, args ...string) (c *exec.Cmd, temp string, out, log *
 		t.Fatal(err)
 	}
 	temp, out, log = t.TempDir(), new(bytes.Buffer), new(bytes.Buffer)
-	c = exec.CommandContext(t.Context(), self, append([]string{"--hosts=2", "--operations", "all-reduce", "--sizes", "8,64K", "--rounds", "1", "--retakes", "0", "--window", "1ms", "--no-plot"}, args...)...)
+	c = exec.CommandContext(t.Context(), self, append([]string{"--hosts=2", "--operations", "all-reduce", "--sizes", "8,64K", "--rounds", "1", "--retakes", "0", "--window", "1ms"}, args...)...)
 	c.Env = append(os.Environ(), "TMPDIR="+temp)
 	c.Stdout, c.Stderr = out, log
 	return c, temp, out, log

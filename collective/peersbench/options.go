@@ -28,9 +28,9 @@ type options struct {
 	rate                                  string
 	isolated                              bool // this process is in namespaces of its own
 	device                                string
-	inPlace, noPin, quick, noPlot         bool
+	inPlace, noPin, quick                 bool
 	window, limit                         time.Duration
-	html, json                            string
+	json                                  string
 	baseline                              string // another build of this program; empty for none
 }
 
@@ -68,10 +68,8 @@ func (o *options) flags(f *pflag.FlagSet) {
 	f.BoolVar(&o.inPlace, "in-place", false, "in place instead of out of place")
 	f.BoolVar(&o.noPin, "no-pin", false, "leave it to the kernel where ranks run, also where they fit the CPUs")
 	f.BoolVar(&o.quick, "quick", false, "3 rounds of 8, 4K, 256K and 4M, unless other flags say otherwise: a look, not a result")
-	f.BoolVar(&o.noPlot, "no-plot", false, "print no curves")
 	f.DurationVar(&o.window, "window", 15*time.Millisecond, "how long one measurement of small vectors takes")
 	f.DurationVar(&o.limit, "limit", 30*time.Minute, "end the rounds after this long, and print what was measured")
-	f.StringVar(&o.html, "html", "", "write a page with the curves to this file")
 	f.StringVar(&o.json, "json", "", "write every figure of every round to this file, an object a line")
 }
 
@@ -169,22 +167,10 @@ func (c cell) count() int {
 	return (n + c.ranks - 1) / c.ranks * c.ranks
 }
 
-// letter is the operation's, in an order.
-func (c cell) letter() byte {
-	switch c.op {
-	case collective.OpReduceScatter:
-		return 'r'
-	case collective.OpAllGather:
-		return 'g'
-	case collective.OpBroadcast:
-		return 'b'
-	case collective.OpReduce:
-		return 'd'
-	case collective.OpBarrier:
-		return 'w'
-	}
-	return 'a'
-}
+// letters are those of the operations in an order, by the operations' numbers, as in c/*.c.
+const letters = "argwbd"
+
+func (c cell) letter() byte { return letters[c.op] }
 
 func (c cell) String() string {
 	of := ""

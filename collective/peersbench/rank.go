@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
 
 	"ringcli/collective"
 	"ringcli/collective/plain"
@@ -23,7 +24,6 @@ import (
 	"ringcli/ring"
 	"ringcli/verbs"
 	"ringcli/verbs/cpu"
-	"ringcli/verbs/cpu/cputest"
 	"ringcli/verbs/memory"
 	_ "ringcli/verbs/providers"
 )
@@ -85,7 +85,10 @@ func (r *rank) bind() error {
 	if err != nil {
 		return err
 	}
-	if err := cputest.Pin(cpus[r.index%len(cpus)]); err != nil {
+	var one unix.CPUSet
+	one.Set(cpus[r.index%len(cpus)])
+	runtime.LockOSThread() // the thread that is bound is the one that begins anew
+	if err := unix.SchedSetaffinity(0, &one); err != nil {
 		return fmt.Errorf("bind rank %d: %w", r.index, err)
 	}
 	self, err := os.Executable()

@@ -4,6 +4,7 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -169,6 +170,16 @@ func (r *Results) cell(c cell) *cellResults {
 	return r.cells[len(r.cells)-1]
 }
 
+// cellsOf are those of an operation on so many ranks.
+func (r *Results) cellsOf(op collective.Operation, ranks int) (list []*cellResults) {
+	for _, c := range r.cells {
+		if c.op == op && c.ranks == ranks {
+			list = append(list, c)
+		}
+	}
+	return list
+}
+
 func (r *Results) of(c cell, name string) *times {
 	in := r.cell(c)
 	if in.of[name] == nil {
@@ -312,24 +323,22 @@ func geometric(list []Ratio, op collective.Operation, ranks int, name string) (m
 	return math.Exp(sum / float64(n)), n
 }
 
-// json writes everything, an object a line.
+// json writes everything, an object a line, whose first field is its kind.
 func (r *Results) json(w io.Writer) error {
-	e := json.NewEncoder(w)
-	lines := []any{struct {
-		Kind string `json:"kind"`
-		Environment
-	}{"environment", r.Environment}}
+	var errs []error
+	line := func(kind string, fields any) {
+		text, err := json.Marshal(fields)
+		if err == nil {
+			_, err = fmt.Fprintf(w, "{\"kind\":%q,%s\n", kind, text[1:]) // behind the object's brace
+		}
+		errs = append(errs, err)
+	}
+	line("environment", r.Environment)
 	for _, a := range r.Contenders {
-		lines = append(lines, struct {
-			Kind string `json:"kind"`
-			About
-		}{"contender", a})
+		line("contender", a)
 	}
 	for _, p := range r.Rounds {
-		lines = append(lines, struct {
-			Kind string `json:"kind"`
-			Placement
-		}{"round", p})
+		line("round", p)
 	}
 	for _, c := range r.cells {
 		for _, who := range contenders {
@@ -337,8 +346,7 @@ func (r *Results) json(w io.Writer) error {
 			if t.median() == 0 {
 				continue
 			}
-			lines = append(lines, struct {
-				Kind      string     `json:"kind"`
+			line("cell", struct {
 				Operation string     `json:"operation"`
 				Ranks     int        `json:"ranks"`
 				Bytes     uint64     `json:"bytes"`
@@ -351,33 +359,19 @@ func (r *Results) json(w io.Writer) error {
 				Others    []*float64 `json:"others_cpus"`
 				Links     []Link     `json:"links_bytes,omitempty"`
 				Least     float64    `json:"least_link_bytes,omitempty"`
-			}{"cell", c.op.String(), c.ranks, c.bytes, c.count() * elemSize, who.name, t.Iters, t.median(), numbers(t.us), numbers(c.line), numbers(c.others), t.links(), c.leastOver(r.options.hosts)})
+			}{c.op.String(), c.ranks, c.bytes, c.count() * elemSize, who.name, t.Iters, t.median(), numbers(t.us), numbers(c.line), numbers(c.others), t.links(), c.leastOver(r.options.hosts)})
 		}
 	}
 	for _, ratio := range append(r.ratios(), r.byBaseline()...) {
-		lines = append(lines, struct {
-			Kind string `json:"kind"`
-			Ratio
-		}{"ratio", ratio})
-	}
-	for _, g := range r.growths() {
-		lines = append(lines, struct {
-			Kind string `json:"kind"`
-			Growth
-		}{"growth", g})
+		line("ratio", ratio)
 	}
 	for _, text := range r.Notes {
-		lines = append(lines, map[string]string{"kind": "note", "text": text})
+		line("note", map[string]string{"text": text})
 	}
 	for _, text := range r.Failures {
-		lines = append(lines, map[string]string{"kind": "failure", "text": text})
+		line("failure", map[string]string{"text": text})
 	}
-	for _, line := range lines {
-		if err := e.Encode(line); err != nil {
-			return err
-		}
-	}
-	return nil
+	return errors.Join(errs...)
 }
 
 // numbers has null where there is no number.

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"math"
 	"regexp"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -95,7 +94,7 @@ func TestRatioWithoutARound(t *testing.T) {
 func TestTables(t *testing.T) {
 	r := exampleResults(t)
 	var out bytes.Buffer
-	if err := r.print(&out, true); err != nil {
+	if err := r.print(&out); err != nil {
 		t.Fatal(err)
 	}
 	for _, line := range []string{
@@ -108,7 +107,7 @@ func TestTables(t *testing.T) {
 		`2 +2 +400 +400 +400 +5000 +1M +0\.25 +0\.25 +0\.00 +1\.0`,
 		`all-reduce of 1M on 2 ranks, ringcli: 8\.00 \(8\.00-8\.00\) times the floor`,
 		` +all-reduce +2 ranks +1M: ringcli 0\.50 \(0\.50-0\.50\) of mpich`,
-		`us by size: .*M openmpi.*`, `failed: a failure`, `note: a note`,
+		`failed: a failure`, `note: a note`,
 	} {
 		if !regexp.MustCompile(`(?m)^ *` + line + `$`).MatchString(out.String()) {
 			t.Errorf("no line %s in\n%s", line, &out)
@@ -142,11 +141,11 @@ func TestStopped(t *testing.T) {
 		if err := r.stop(why); !errors.Is(err, why) || !strings.Contains(err.Error(), c.says) {
 			t.Errorf("%v, want %q", err, c.says)
 		}
-		var text, page, lines bytes.Buffer
-		if err := errors.Join(r.print(&text, true), r.page(&page), r.json(&lines)); err != nil {
+		var text, lines bytes.Buffer
+		if err := errors.Join(r.print(&text), r.json(&lines)); err != nil {
 			t.Error(err)
 		}
-		for _, out := range []*bytes.Buffer{&text, &page, &lines} {
+		for _, out := range []*bytes.Buffer{&text, &lines} {
 			if !strings.Contains(out.String(), c.says) {
 				t.Errorf("no %q in\n%s", c.says, out)
 			}
@@ -176,81 +175,10 @@ func TestBaselineTable(t *testing.T) {
 	}
 }
 
-func TestPage(t *testing.T) {
-	var out bytes.Buffer
-	if err := exampleResults(t).page(&out); err != nil {
-		t.Fatal(err)
-	}
-	text := out.String()
-	if found := regexp.MustCompile(`https?:|src=|href=|@import|url\(|<script|<MPI|NaN|Inf`).FindString(text); found != "" {
-		t.Errorf("the page has %q", found)
-	}
-	for what, n := range map[string]int{"</svg>": 1, "<polyline": len(fielded(false)), "<circle": 12, "1.00 (2.00)": 1, "4000 (0.50)": 1, ">a failure<": 1, ">a note<": 1} {
-		if got := strings.Count(text, what); got != n {
-			t.Errorf("%d of %s, want %d", got, what, n)
-		}
-	}
-}
-
 func TestPlaces(t *testing.T) {
 	for want, cpus := range map[string][]string{"0 | 1 | 0": {"0", "1", "0"}, "2,3": {"2,3", "2,3", "2,3"}, "": nil} {
 		if got := (About{CPUs: cpus}).Places(); got != want {
 			t.Errorf("%q: %q, want %q", cpus, got, want)
 		}
-	}
-}
-
-func TestEveryContenderHasAMark(t *testing.T) {
-	seen := map[string]bool{}
-	for _, hosts := range []bool{false, true} {
-		clear(seen)
-		for _, c := range append(fielded(hosts), baselines("")...) {
-			if mark := markOf(c); seen[mark] {
-				t.Errorf("%s has the mark %s, as another", c.name, mark)
-			} else {
-				seen[mark] = true
-			}
-		}
-	}
-}
-
-// Ours takes the square of the ranks, the best peer is another on each, and soft, which has a
-// single number of ranks, has no growth.
-func TestGrowth(t *testing.T) {
-	o := parse(t, "--sizes", "4,8,32K,2M", "--ranks", "8,2,4,2", "--operations", "all-reduce", "--rounds", "1")
-	r := newResults(o, 2)
-	for _, n := range []int{8, 2, 4} {
-		for _, c := range o.cells(n) {
-			us := map[string]float64{"ringcli": float64(n * n), "openmpi": float64(n), "mpich": 16 / float64(n)}
-			if n == 2 {
-				us["soft"] = 1
-			}
-			r.keep(c, 0, taking{us: us})
-		}
-	}
-	list := r.growths()
-	if len(list) != 4 {
-		t.Fatalf("%+v", list)
-	}
-	for i, want := range []struct {
-		bytes    uint64
-		who      string
-		times    []float64
-		exponent float64
-	}{{8, "ringcli", []float64{4, 16, 64}, 2}, {8, bestPeer, []float64{2, 4, 2}, 0}, {2 << 20, "ringcli", []float64{4, 16, 64}, 2}, {2 << 20, bestPeer, []float64{2, 4, 2}, 0}} {
-		got := list[i]
-		if got.Bytes != want.bytes || got.Contender != want.who || !slices.Equal(got.Ranks, []int{2, 4, 8}) || !slices.Equal(got.Times, want.times) || math.Abs(got.Exponent-want.exponent) > 1e-9 {
-			t.Errorf("%+v, want %+v", got, want)
-		}
-	}
-	var out bytes.Buffer
-	if err := r.print(&out, false); err != nil {
-		t.Fatal(err)
-	}
-	if line := `all-reduce +2M +ringcli +4\.00 +16\.0 +64\.0 +2\.00`; !regexp.MustCompile(`(?m)^ *` + line + `$`).MatchString(out.String()) {
-		t.Errorf("no line %s in\n%s", line, &out)
-	}
-	if table := exampleResults(t).growthTable(); table != "" {
-		t.Errorf("growth with one number of ranks:\n%s", table)
 	}
 }

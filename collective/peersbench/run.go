@@ -19,17 +19,14 @@ func run(ctx context.Context, o options, out, log io.Writer) (err error) {
 	if err != nil {
 		return err
 	}
-	var outputs []*os.File
-	for _, path := range []string{o.html, o.json} {
-		var f *os.File
-		if path != "" {
-			// Before anything is measured for it.
-			if f, err = os.Create(path); err != nil {
-				return usageError{err}
-			}
-			defer func() { err = errors.Join(err, f.Close()) }()
+	figures := io.Discard // every figure of every round
+	if o.json != "" {
+		f, wrong := os.Create(o.json) // before anything is measured for it
+		if wrong != nil {
+			return usageError{wrong}
 		}
-		outputs = append(outputs, f)
+		figures = f
+		defer func() { err = errors.Join(err, f.Close()) }()
 	}
 	cpus, err := cpu.Allowed()
 	if err != nil {
@@ -82,13 +79,7 @@ func run(ctx context.Context, o options, out, log io.Writer) (err error) {
 		}
 	}
 	// What was measured may have taken hours: all of it is written, whatever has happened.
-	errs := []error{stopped, results.print(out, !o.noPlot)}
-	if f := outputs[0]; f != nil {
-		errs = append(errs, results.page(f))
-	}
-	if f := outputs[1]; f != nil {
-		errs = append(errs, results.json(f))
-	}
+	errs := []error{stopped, results.print(out), results.json(figures)}
 	if n := len(results.Failures); n > 0 {
 		errs = append(errs, fmt.Errorf("%d failures, see above", n))
 	}

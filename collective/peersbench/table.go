@@ -4,6 +4,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"io"
 	"slices"
@@ -52,8 +53,31 @@ func (t *table) String() string {
 	return t.b.String()
 }
 
-// print prints the tables, and the curves if wanted.
-func (r *Results) print(w io.Writer, plots bool) error {
+// sizeTable has a row for each size: that, what is moved where that is another, and what a function
+// says of it.
+func (r *Results) sizeTable(op collective.Operation, ranks int, head []string, row func(c *cellResults) []string) string {
+	t := newTable()
+	t.row(append([]string{"size"}, head...)...)
+	for _, c := range r.cellsOf(op, ranks) {
+		size := configs.FormatSize(c.bytes)
+		if moved := uint64(c.count()) * elemSize; moved != c.bytes {
+			size += fmt.Sprintf(" (%d)", moved)
+		}
+		t.row(append([]string{size}, row(c)...)...)
+	}
+	return t.String()
+}
+
+// medians are the times of contenders in a cell.
+func (c *cellResults) medians(of []contender) (row []string) {
+	for _, who := range of {
+		row = append(row, figure(c.of[who.name].median()))
+	}
+	return row
+}
+
+// print prints the tables.
+func (r *Results) print(w io.Writer) error {
 	var b strings.Builder
 	p := func(format string, args ...any) { fmt.Fprintf(&b, format, args...) }
 	e := r.Environment
@@ -85,18 +109,12 @@ func (r *Results) print(w io.Writer, plots bool) error {
 			if t := r.linkTable(op, n); t != "" {
 				p("\n%s on %d ranks, bytes over the busiest link, one way\n%s", op, n, t)
 			}
-			if plots {
-				p("\n%s", strings.Join(r.plot(op, n), "\n")+"\n")
-			}
 		}
 	}
 	p("\ngeometric means of the ratios, and the least\n%s", r.meanTable())
 	p("%s", r.floorLine())
 	if t := r.baselineTable(); t != "" {
 		p("\nthe baseline's time by ours (above 1 we have become faster): median (least-greatest), and geometric means\n%s", t)
-	}
-	if t := r.growthTable(); t != "" {
-		p("\nus by ranks, and the power of the ranks with which they grow\n%s", t)
 	}
 	if short := r.shortfalls(); len(short) > 0 {
 		p("\nslower than the best peer in:\n%s", strings.Join(short, ""))
@@ -127,11 +145,8 @@ func (r *Results) present(op collective.Operation, ranks int, roles ...role) []c
 			if who.role != of {
 				continue
 			}
-			for _, c := range r.cells {
-				if c.op == op && c.ranks == ranks && c.of[who.name].median() > 0 {
-					list = append(list, who)
-					break
-				}
+			if slices.ContainsFunc(r.cellsOf(op, ranks), func(c *cellResults) bool { return c.of[who.name].median() > 0 }) {
+				list = append(list, who)
 			}
 		}
 	}
@@ -142,39 +157,19 @@ func (r *Results) present(op collective.Operation, ranks int, roles ...role) []c
 func (r *Results) cellTable(op collective.Operation, ranks int) string {
 	shown := r.present(op, ranks, rolePeer, roleLimit, roleOurs)
 	ours := r.present(op, ranks, roleOurs)
-	head := []string{"size"}
-	for _, who := range shown {
-		head = append(head, who.name)
-	}
-	head = append(head, "best peer")
+	head := append(names(shown), "best peer")
 	for _, who := range ours {
 		head = append(head, "by "+who.name)
 	}
-	t := newTable()
-	t.row(head...)
-	for _, c := range r.cells {
-		if c.op != op || c.ranks != ranks {
-			continue
-		}
-		row := []string{configs.FormatSize(c.bytes)}
-		if moved := uint64(c.count()) * elemSize; moved != c.bytes {
-			row[0] += fmt.Sprintf(" (%d)", moved)
-		}
-		for _, who := range shown {
-			row = append(row, figure(c.of[who.name].median()))
-		}
+	return r.sizeTable(op, ranks, head, func(c *cellResults) []string {
 		best := c.best(rolePeer)
-		if best == "" {
-			best = "-"
-		}
-		row = append(row, best)
+		row := append(c.medians(shown), cmp.Or(best, "-"))
 		for _, who := range ours {
-			ratio, _ := c.ratio(who.name, c.best(rolePeer))
+			ratio, _ := c.ratio(who.name, best)
 			row = append(row, figure(ratio.Spread.Median))
 		}
-		t.row(row...)
-	}
-	return t.String()
+		return row
+	})
 }
 
 // tcpTable is Open MPI over TCP beside soft; empty if neither was measured.
@@ -183,24 +178,10 @@ func (r *Results) tcpTable(op collective.Operation, ranks int) string {
 	if len(shown) == 0 {
 		return ""
 	}
-	head := []string{"size"}
-	for _, who := range shown {
-		head = append(head, who.name)
-	}
-	t := newTable()
-	t.row(append(head, "by soft", "least", "greatest")...)
-	for _, c := range r.cells {
-		if c.op != op || c.ranks != ranks {
-			continue
-		}
-		row := []string{configs.FormatSize(c.bytes)}
-		for _, who := range shown {
-			row = append(row, figure(c.of[who.name].median()))
-		}
+	return r.sizeTable(op, ranks, append(names(shown), "by soft", "least", "greatest"), func(c *cellResults) []string {
 		ratio, _ := c.ratio("soft", c.best(roleTCP))
-		t.row(append(row, figure(ratio.Spread.Median), figure(ratio.Spread.Min), figure(ratio.Spread.Max))...)
-	}
-	return t.String()
+		return append(c.medians(shown), figure(ratio.Spread.Median), figure(ratio.Spread.Min), figure(ratio.Spread.Max))
+	})
 }
 
 // meanTable is one row for an operation and a number of ranks.
@@ -265,10 +246,7 @@ func (r *Results) baselineTable() string {
 	t.row(head...)
 	for _, n := range r.options.rankNumbers {
 		for _, op := range r.options.operations {
-			for _, c := range r.cells {
-				if c.op != op || c.ranks != n {
-					continue
-				}
+			for _, c := range r.cellsOf(op, n) {
 				row := []string{op.String(), fmt.Sprint(n), configs.FormatSize(c.bytes)}
 				for _, old := range columns {
 					text := "-"
@@ -307,8 +285,8 @@ func (r *Results) floorLine() string {
 	var b strings.Builder
 	for _, n := range r.options.rankNumbers {
 		var longest *cellResults
-		for _, c := range r.cells {
-			if c.op == collective.OpAllReduce && c.ranks == n && c.of["floor"].median() > 0 {
+		for _, c := range r.cellsOf(collective.OpAllReduce, n) {
+			if c.of["floor"].median() > 0 {
 				longest = c // sizes ascend
 			}
 		}

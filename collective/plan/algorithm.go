@@ -72,9 +72,6 @@ func ParseAlgorithm(name string) (Algorithm, error) {
 	return algorithmNames.Parse(cmp.Or(strings.TrimSpace(name), AlgorithmAuto.String()))
 }
 
-// Aliases returns other names of the algorithm.
-func (a Algorithm) Aliases() []string { return algorithms[a].Aliases }
-
 // Checker makes the inputs of a call that is planned, and checks its results in the order of
 // operands that its algorithm documents. hosts may be nil, but for AlgorithmHierarchical.
 func (c *Call) Checker(ranks int, hosts *topology.Hosts, seed uint64) *reference.Checker {

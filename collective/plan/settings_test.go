@@ -2,13 +2,14 @@ package plan
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"testing"
 
 	"ringcli/configs"
 )
 
-// The settings take the library's protocols, and have its ranges and defaults.
+// The settings take the library's algorithms and protocols, and have its ranges and defaults.
 func TestSettings(t *testing.T) {
 	setting := func(name string) configs.Setting {
 		s, ok := configs.Lookup(name)
@@ -16,6 +17,17 @@ func TestSettings(t *testing.T) {
 			t.Fatalf("no setting %s", name)
 		}
 		return s
+	}
+	var words []any
+	aliases := map[string]string{}
+	for _, a := range Algorithms() {
+		words = append(words, a.String())
+		for _, alias := range algorithms[a].Aliases {
+			aliases[alias] = a.String()
+		}
+	}
+	if s := setting("algorithm"); !slices.Equal(s.OneOf, words) || !maps.Equal(s.Aliases, aliases) {
+		t.Errorf("the setting takes %v and %v: expected %v and %v", s.OneOf, s.Aliases, words, aliases)
 	}
 	for _, p := range Protocols() {
 		if !slices.Contains(setting("protocol").OneOf, any(p.String())) {

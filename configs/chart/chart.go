@@ -24,8 +24,8 @@ const (
 	fewDecades            = 3  // so few need lines between
 )
 
-// Text defines two templates of html/template: "style", which goes into a page's style
-// element, and "chart", which draws a Chart. The colour of what has the class s0, s1 and
+// Text defines templates of html/template: "head", which begins a page with its Title, "style",
+// which is in it, and "chart", which draws a Chart. The colour of what has the class s0, s1 and
 // so on, a curve or a legend, is var(--c): there are twelve, six colours with lines and six
 // with dashes.
 //

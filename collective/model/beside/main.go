@@ -16,13 +16,11 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
-	"io"
 	"maps"
 	"math"
 	"os"
@@ -65,9 +63,8 @@ func main() {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	out := &page{w: os.Stdout}
-	rows, err := run(ctx, o, out)
-	if err = cmp.Or(err, out.err); err != nil {
+	rows, err := run(ctx, o)
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "beside:", err)
 		os.Exit(2)
 	}
@@ -100,18 +97,6 @@ func tooFar(rows []row, most float64) (err error) {
 	return err
 }
 
-// page is what is printed; the first error stays.
-type page struct {
-	w   io.Writer
-	err error
-}
-
-func (p *page) printf(format string, args ...any) {
-	if p.err == nil {
-		_, p.err = fmt.Fprintf(p.w, format, args...)
-	}
-}
-
 // row is one measurement beside the model.
 type row struct {
 	Device, Op, Algorithm, Protocol string
@@ -124,10 +109,10 @@ type row struct {
 // off is by what share of the measurement the model is off.
 func (r row) off() float64 { return math.Abs(r.Model/r.Measured - 1) }
 
-func run(ctx context.Context, o options, out *page) (all []row, err error) {
+func run(ctx context.Context, o options) (all []row, err error) {
 	for _, device := range o.devices {
 		for _, n := range o.ranks {
-			b, err := o.parts(ctx, out, device, n)
+			b, err := o.parts(ctx, device, n)
 			if err != nil {
 				return nil, err
 			}
@@ -139,11 +124,11 @@ func run(ctx context.Context, o options, out *page) (all []row, err error) {
 				}
 				rows = append(rows, of...)
 			}
-			show(out, rows)
+			show(rows)
 			all = append(all, rows...)
 		}
 	}
-	summarise(out, all)
+	summarise(all)
 	return all, nil
 }
 
@@ -282,18 +267,18 @@ func (b *bench) variants(op collective.Operation, v uint64) (list []collective.C
 }
 
 // show prints all rows: measured, and the model's share of it.
-func show(out *page, rows []row) {
+func show(rows []row) {
 	for _, r := range rows {
 		share := "="
 		if !r.Fitted {
 			share = fmt.Sprintf("%.2f", r.Model/r.Measured)
 		}
-		out.printf("%-40s %10d bytes %10.1f us %5s\n", r.Op+" "+r.Algorithm+"/"+r.Protocol, r.Bytes, r.Measured, share)
+		fmt.Printf("%-40s %10d bytes %10.1f us %5s\n", r.Op+" "+r.Algorithm+"/"+r.Protocol, r.Bytes, r.Measured, share)
 	}
 }
 
 // summarise prints the median error of all, and of each kind.
-func summarise(out *page, rows []row) {
+func summarise(rows []row) {
 	groups := map[string][]float64{}
 	var names []string
 	add := func(name string, off float64) {
@@ -309,11 +294,11 @@ func summarise(out *page, rows []row) {
 			}
 		}
 	}
-	out.printf("\n%-50s %6s %8s %8s %8s\n", "error", "rows", "median", "90 %", "most")
+	fmt.Printf("\n%-50s %6s %8s %8s %8s\n", "error", "rows", "median", "90 %", "most")
 	slices.Sort(names)
 	for _, name := range names {
 		v := slices.Sorted(slices.Values(groups[name]))
-		out.printf("%-50s %6d %7.1f%% %7.1f%% %7.1f%%\n", name, len(v), v[len(v)/2]*100, v[min(len(v)*9/10, len(v)-1)]*100, v[len(v)-1]*100)
+		fmt.Printf("%-50s %6d %7.1f%% %7.1f%% %7.1f%%\n", name, len(v), v[len(v)/2]*100, v[min(len(v)*9/10, len(v)-1)]*100, v[len(v)-1]*100)
 	}
-	out.printf("%d CPUs, %s\n", runtime.NumCPU(), runtime.Version())
+	fmt.Printf("%d CPUs, %s\n", runtime.NumCPU(), runtime.Version())
 }

@@ -23,7 +23,7 @@ type bench struct {
 
 // parts measures what a message costs: an exchange of a word takes α and 2o. A row of short messages
 // takes 2o each; the rest is α. Ranks that share memory take a line for a word by the inbox.
-func (o options) parts(ctx context.Context, out *page, device string, n int) (*bench, error) {
+func (o options) parts(ctx context.Context, device string, n int) (*bench, error) {
 	b := &bench{device: device, parts: model.Machine{Ranks: n}}
 	b.shape = collective.Shape{Ranks: n, Slots: 16, SlotSize: 256 << 10, Software: true, Shared: strings.HasPrefix(device, "shm")}
 	const messages, short, times = 2048, 256, 3
@@ -52,7 +52,7 @@ func (o options) parts(ctx context.Context, out *page, device string, n int) (*b
 	if b.shape.Shared {
 		m.Line = took(2) / float64(n-1)
 	}
-	out.printf("\n%s, %d ranks: alpha %.2f us, o %.2f us, line %.3f us\n", device, n, m.Edge.Alpha*1e6, m.Overhead*1e6, m.Line*1e6)
+	fmt.Printf("\n%s, %d ranks: alpha %.2f us, o %.2f us, line %.3f us\n", device, n, m.Edge.Alpha*1e6, m.Overhead*1e6, m.Line*1e6)
 	return b, nil
 }
 

@@ -1,6 +1,9 @@
 package meshtest
 
-import "ringcli/verbs/soft/rc/rctest/fabric"
+import (
+	"ringcli/verbs/soft/rc/rctest/fabric"
+	"ringcli/verbs/soft/rc/rctest/simnet"
+)
 
 // talk is the conversation of a pair without events: messages of one way come in order, and so
 // a pair's next step is known. TestTalk holds it against the one by events.
@@ -10,7 +13,6 @@ type talk struct {
 	ports *fabric.Ports
 	begun float64
 	next  float64 // when it goes on
-	order int     // of those that go on at one time
 	tail  int     // of the messages that were sent those that are acknowledged
 	acked [outstanding]float64
 }
@@ -27,29 +29,15 @@ func (x *talk) renew(ports *fabric.Ports, a, b int) {
 
 // converse has pairs that begin at once measured, each step in the order of time.
 func converse(begun float64, list ...*talk) {
-	for i, x := range list {
-		x.begun, x.next, x.order = begun, begun, i
+	var due simnet.Queue[float64, *talk]
+	for _, x := range list {
+		x.begun, x.next = begun, begun
+		due.Push(begun, x)
 	}
-	before := func(x, y *talk) bool { return x.next < y.next || x.next == y.next && x.order < y.order }
-	heap := append([]*talk(nil), list...)
-	for order := len(list); len(heap) > 0; order++ {
-		x := heap[0]
-		x.order = order
-		if x.step(); x.phase == 3 {
-			x = heap[len(heap)-1]
-			heap = heap[:len(heap)-1]
-		}
-		for i := 0; i < len(heap); {
-			child := 2*i + 1
-			if child+1 < len(heap) && before(heap[child+1], heap[child]) {
-				child++
-			}
-			if child >= len(heap) || before(x, heap[child]) {
-				heap[i] = x
-				break
-			}
-			heap[i] = heap[child]
-			i = child
+	for _, more := due.Next(); more; _, more = due.Next() {
+		_, x := due.Pop()
+		if x.step(); x.phase < 3 {
+			due.Push(x.next, x)
 		}
 	}
 }

@@ -26,7 +26,6 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
-	"strconv"
 	"sync"
 	"syscall"
 	"time"
@@ -222,9 +221,6 @@ func (r *Rack) Kernel() string { return r.kernel.version }
 // Accelerator is kvm or tcg.
 func (r *Rack) Accelerator() string { return r.accelerator }
 
-// Nodes is the number of machines.
-func (r *Rack) Nodes() int { return r.options.Nodes }
-
 // Dir is the rack's directory for temporary files; Down removes it.
 func (r *Rack) Dir() string { return r.dir }
 
@@ -241,9 +237,6 @@ func HostAddress() netip.Addr { return netip.AddrFrom4([4]byte{10, 77, 0, 254}) 
 
 // HostAddress6 is the host's leg, fd77::fe.
 func HostAddress6() netip.Addr { return netip.AddrFrom16([16]byte{0: 0xfd, 1: 0x77, 15: 0xfe}) }
-
-// HostAddress is the host's leg, 10.77.0.254.
-func (r *Rack) HostAddress() netip.Addr { return HostAddress() }
 
 // AddHostAddress gives the host's leg another address.
 func (r *Rack) AddHostAddress(p netip.Prefix) error { return r.namespace.addAddress(p) }
@@ -278,30 +271,13 @@ func (r *Rack) machine(k int) (*machine, error) {
 }
 
 // LinkState is what can be made of a machine's link.
-type LinkState int
+type LinkState string
 
 const (
-	LinkUp   LinkState = iota
-	LinkDown           // the carrier is lost: the port goes down, and the machine knows
-	LinkCut            // packets vanish, and the port stays up
+	LinkUp   LinkState = "up"
+	LinkDown LinkState = "down" // the carrier is lost: the port goes down, and the machine knows
+	LinkCut  LinkState = "cut"  // packets vanish, and the port stays up
 )
-
-var linkStates = [...]string{LinkUp: "up", LinkDown: "down", LinkCut: "cut"}
-
-func (s LinkState) String() string {
-	if s < 0 || int(s) >= len(linkStates) {
-		return "LinkState(" + strconv.Itoa(int(s)) + ")"
-	}
-	return linkStates[s]
-}
-
-// ParseLinkState reads up, down or cut.
-func ParseLinkState(s string) (LinkState, error) {
-	if i := slices.Index(linkStates[:], s); i >= 0 {
-		return LinkState(i), nil
-	}
-	return 0, fmt.Errorf("rack: a link can be up, down or cut, not %q", s)
-}
 
 // Link changes the link of machine k.
 func (r *Rack) Link(k int, to LinkState) error {
@@ -313,14 +289,12 @@ func (r *Rack) Link(k int, to LinkState) error {
 		return m.qmp.execute("set_link", map[string]any{"name": "nic", "up": up})
 	}
 	switch to {
-	case LinkUp:
-		return errors.Join(carrier(true), r.namespace.forward(k, true))
 	case LinkDown:
 		return carrier(false)
 	case LinkCut:
 		return r.namespace.forward(k, false)
 	}
-	return fmt.Errorf("rack: %v is no state of a link", to)
+	return errors.Join(carrier(true), r.namespace.forward(k, true))
 }
 
 // Impair changes what machine k sends, in the words of tc-netem(8): loss 1%, or
@@ -377,11 +351,6 @@ func (r *Rack) Start(ctx context.Context, k int) error {
 		return err
 	}
 	return r.start(ctx, k)
-}
-
-// Console is the end of what machine k's kernel has printed.
-func (r *Rack) Console(k int) string {
-	return tail(filepath.Join(r.dir, fmt.Sprintf("vm%d.console", k)))
 }
 
 // poll asks until the answer is yes, an error, or the context ends.

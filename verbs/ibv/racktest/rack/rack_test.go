@@ -36,17 +36,6 @@ func TestOptions(t *testing.T) {
 	}
 }
 
-func TestLinkState(t *testing.T) {
-	for s := LinkUp; s <= LinkCut; s++ {
-		if got, err := ParseLinkState(s.String()); got != s || err != nil {
-			t.Errorf("%v: %v, %v", s, got, err)
-		}
-	}
-	if _, err := ParseLinkState("sideways"); err == nil || LinkState(7).String() != "LinkState(7)" {
-		t.Errorf("%v, %v", err, LinkState(7))
-	}
-}
-
 func TestQEMUArgs(t *testing.T) {
 	r := Rack{options: Options{MTU: 9000, CPUs: 2, MemoryMiB: 320, Shares: []string{"/with,comma"}}, dir: "/d", accelerator: "tcg"}
 	args := r.qemuArgs(3, "/d/vm3.console")

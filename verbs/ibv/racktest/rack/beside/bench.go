@@ -6,8 +6,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"path/filepath"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -144,8 +142,8 @@ func (b *bench) in(ctx context.Context, k int, args ...string) (string, error) {
 func (b *bench) perftest(ctx context.Context, tool string, bytes uint64, more ...string) (float64, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, deadline, fmt.Errorf("not ended after %s", deadline))
 	defer cancel()
-	args := append([]string{"-d", "rxe0", "-x", "1", "-F", "-m", "4096", "-s", strconv.FormatUint(bytes, 10)}, more...)
-	var said output
+	args := append([]string{"-d", "rxe0", "-x", "1", "-F", "-m", strconv.Itoa(mtu), "-s", strconv.FormatUint(bytes, 10)}, more...)
+	var said strings.Builder // read once the server has ended
 	server := b.rack.Command(ctx, peer, tool, args...)
 	server.Stdout, server.Stderr = &said, &said
 	if err := server.Start(); err != nil {
@@ -191,40 +189,4 @@ func perftestFigure(tool string, bytes uint64, out string) (float64, error) {
 		}
 	}
 	return 0, fmt.Errorf("%s: no figure for %d bytes in what it printed:\n%s", tool, bytes, out)
-}
-
-// costLine is a benchmark's: name, runs, ns, bytes and allocations each.
-var costLine = regexp.MustCompile(`(?m)^Benchmark(\S+)\s+\d+\s+([\d.]+) ns/op\s+\d+ B/op\s+(\d+) allocs/op`)
-
-// costs runs the benchmarks of verbs/ibv in a machine.
-func (b *bench) costs(ctx context.Context) ([]Cost, error) {
-	tests := filepath.Join(b.dir, "ibv.test")
-	if err := build(ctx, "test", tests, "./verbs/ibv"); err != nil {
-		return nil, err
-	}
-	out, err := b.in(ctx, sender, tests, "-test.run", "TestAllocations", "-test.bench", "BenchmarkPost|BenchmarkEmptyPoll", "-test.benchtime", "0.5s")
-	if err != nil {
-		return nil, err
-	}
-	return costsOf(out)
-}
-
-// costsOf reads the benchmarks' lines.
-func costsOf(out string) ([]Cost, error) {
-	var costs []Cost
-	for _, m := range costLine.FindAllStringSubmatch(out, -1) {
-		ns, err := strconv.ParseFloat(m[2], 64)
-		if err != nil {
-			return nil, err
-		}
-		allocs, err := strconv.Atoi(m[3])
-		if err != nil {
-			return nil, err
-		}
-		costs = append(costs, Cost{What: m[1], Nanoseconds: ns, Allocations: allocs})
-	}
-	if len(costs) == 0 {
-		return nil, fmt.Errorf("no benchmark's line in what verbs/ibv printed:\n%s", out)
-	}
-	return costs, nil
 }

@@ -4,7 +4,6 @@ package main
 
 import (
 	"errors"
-	"slices"
 	"strings"
 	"testing"
 )
@@ -26,11 +25,11 @@ func TestSummaryIsOfRounds(t *testing.T) {
 	if got := spread([]round{{ibvBW: 1}, {ibvBW: 2}}, func(r round) float64 { return r.ibvBW }).Median; got != 1.5 {
 		t.Errorf("the median of 1 and 2 is %g", got)
 	}
-	r := Report{Sizes: []Size{{Bytes: 64}, s}, Floor: 0.9}
-	if err := r.verdict(); err != nil {
+	sizes := []Size{{Bytes: 64}, s}
+	if err := verdict(sizes, 0.9); err != nil {
 		t.Error(err)
 	}
-	if r.Floor = 0.91; !errors.Is(r.verdict(), errSlow) {
+	if !errors.Is(verdict(sizes, 0.91), errSlow) {
 		t.Error("below the floor, and no error")
 	}
 }
@@ -58,32 +57,6 @@ func TestFigures(t *testing.T) {
 	for _, bad := range []string{"", "text\n", strings.Replace(line, "true", "false", 1), strings.Replace(line, "WRITE", "READ", 1)} {
 		if _, _, err := ringcliFigures(bad, 65536); err == nil {
 			t.Errorf("%q is taken", bad)
-		}
-	}
-}
-
-func TestCostLines(t *testing.T) {
-	const out = "goos: linux\nBenchmarkPost/alone         \t   13566\t     38527 ns/op\t       8 B/op\t       0 allocs/op\nBenchmarkEmptyPoll \t  362378\t      1444.5 ns/op\t       0 B/op\t       2 allocs/op\nPASS\n"
-	costs, err := costsOf(out)
-	if want := []Cost{{"Post/alone", 38527, 0}, {"EmptyPoll", 1444.5, 2}}; err != nil || !slices.Equal(costs, want) {
-		t.Errorf("%+v, %v", costs, err)
-	}
-	if _, err := costsOf("PASS\n"); err == nil {
-		t.Error("no benchmark, and no error")
-	}
-}
-
-func TestBadInput(t *testing.T) {
-	for args, says := range map[string]string{
-		"--rounds 0": "expected 1 to 1000", "--depth 129": "expected 1 to 128", "--cpus 0": "expected 1 to 64", "--floor -1": "expected 0 to 10",
-		"--floor NaN": "expected 0 to 10", "--output xml": "expected table or json", "--sizes 9M": "expected 1 to 8M", "--sizes 0": "expected 1 to 8M",
-		"--sizes x": "--sizes x", "--limit 0s": "above 0", "--ruonds 1": "unknown flag", "64K": "expected flags only",
-	} {
-		c := command()
-		c.SetArgs(strings.Fields(args))
-		err := c.Execute()
-		if !errors.As(err, &usageError{}) || !strings.Contains(err.Error(), says) {
-			t.Errorf("%s: %v, want %q", args, err, says)
 		}
 	}
 }

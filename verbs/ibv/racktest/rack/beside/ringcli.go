@@ -3,7 +3,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -12,24 +11,6 @@ import (
 	"strings"
 	"sync"
 )
-
-// output is what a command has printed, while it may print more.
-type output struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (o *output) Write(b []byte) (int, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.b.Write(b)
-}
-
-func (o *output) String() string {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.b.String()
-}
 
 // ringcli measures ringcli's WRITE on a device: its bandwidth in MB/s and its median
 // latency in microseconds, of half a round trip. Every byte is checked. Rank 0 is in

@@ -29,7 +29,7 @@ func main() {
 		os.Exit(1)
 	}
 	if os.Getpid() != 1 {
-		fmt.Fprintln(os.Stderr, "guest: this is the first program of a rack's virtual machine (PID 1), which Up starts; to use a rack by hand see rackctl")
+		fmt.Fprintln(os.Stderr, "guest: this is the first program of a rack's virtual machine (PID 1), which Up starts")
 		os.Exit(3)
 	}
 	fmt.Fprintln(os.Stderr, "guest:", boot())

@@ -1,6 +1,5 @@
 // Package wire is how a rack's host and the agent in a virtual machine talk over
-// a virtio-serial port, and rackctl's parts over a Unix socket: frames in both
-// directions of one byte stream, many commands at once.
+// a virtio-serial port: frames in both directions of one byte stream, many commands at once.
 //
 // A frame is
 //
@@ -68,7 +67,6 @@ type Command struct {
 	Args []string `json:"args"`
 	Env  []string `json:"env,omitempty"` // added to the agent's
 	Dir  string   `json:"dir,omitempty"` // where it runs; the root where the guest lacks it
-	Node int      `json:"node,omitempty"`
 }
 
 // Outcome is how a command ended.

@@ -1,6 +1,10 @@
 package fabric
 
-import "time"
+import (
+	"time"
+
+	"ringcli/verbs/soft/rc/rctest/simnet"
+)
 
 // Network carries messages. Those from one node to another come in order.
 type Network interface {
@@ -27,8 +31,7 @@ type Handler interface {
 type Messages struct {
 	*Ports
 	now    float64
-	order  uint64
-	events []event // a heap
+	events simnet.Queue[float64, event]
 	sent   uint64
 	bytes  uint64
 }
@@ -47,8 +50,7 @@ const (
 )
 
 type event struct {
-	at, last float64
-	order    uint64 // of creation: events of one time happen in it
+	last     float64 // when the last byte is there
 	tag      uint64
 	from, to int32
 	bytes    int32
@@ -69,28 +71,29 @@ func (m *Messages) Send(from, to, bytes int, tag uint64) {
 	if m.Lossy(from, to) {
 		panic("fabric: a pair that loses packets needs Packets")
 	}
-	m.push(event{at: first, last: last, kind: reaches, from: int32(from), to: int32(to), bytes: int32(bytes), tag: tag})
+	m.events.Push(first, event{last: last, kind: reaches, from: int32(from), to: int32(to), bytes: int32(bytes), tag: tag})
 }
 
-func (m *Messages) Wake(at float64, node int) { m.push(event{at: at, kind: wakes, to: int32(node)}) }
+func (m *Messages) Wake(at float64, node int) {
+	m.events.Push(at, event{kind: wakes, to: int32(node)})
+}
 
 func (m *Messages) Run(h Handler, limit time.Duration) bool {
 	end := m.now + float64(limit)
-	for len(m.events) > 0 {
-		if m.events[0].at > end {
-			return false
+	for {
+		if at, ok := m.events.Next(); !ok || at > end {
+			return !ok
 		}
-		e := m.pop()
-		m.now = e.at
+		var e event
+		m.now, e = m.events.Pop()
 		switch e.kind {
 		case reaches:
-			e.at, e.kind = m.Reach(m.now, e.last, int(e.to), m.Wire(int(e.bytes))), arrives
-			m.push(e)
+			e.kind = arrives
+			m.events.Push(m.Reach(m.now, e.last, int(e.to), m.Wire(int(e.bytes))), e)
 		case arrives:
-			back := e
 			_, left := m.send[e.to].pass(ackBytes+m.o.Around, m.now, m.now)
-			back.at, back.kind = left+m.Latency(int(e.to), int(e.from)), acked
-			m.push(back)
+			e.kind = acked
+			m.events.Push(left+m.Latency(int(e.to), int(e.from)), e)
 			h.Arrived(int(e.from), int(e.to), int(e.bytes), e.tag)
 		case acked:
 			h.Acked(int(e.from), int(e.to), e.tag)
@@ -98,45 +101,4 @@ func (m *Messages) Run(h Handler, limit time.Duration) bool {
 			h.Woke(int(e.to))
 		}
 	}
-	return true
 }
-
-func (m *Messages) push(e event) {
-	m.order++
-	e.order = m.order
-	h := append(m.events, e)
-	i := len(h) - 1
-	for i > 0 {
-		up := (i - 1) / 2
-		if !e.before(&h[up]) {
-			break
-		}
-		h[i] = h[up]
-		i = up
-	}
-	h[i] = e
-	m.events = h
-}
-
-func (m *Messages) pop() event {
-	h := m.events
-	top, e := h[0], h[len(h)-1]
-	h = h[:len(h)-1]
-	m.events = h
-	i := 0
-	for len(h) > 0 {
-		child := 2*i + 1
-		if child+1 < len(h) && h[child+1].before(&h[child]) {
-			child++
-		}
-		if child >= len(h) || !h[child].before(&e) {
-			h[i] = e
-			break
-		}
-		h[i] = h[child]
-		i = child
-	}
-	return top
-}
-
-func (e *event) before(o *event) bool { return e.at < o.at || e.at == o.at && e.order < o.order }

@@ -75,8 +75,7 @@ type Net struct {
 	opts   Options
 	rand   *rand.Rand
 	now    int64
-	order  uint64
-	events queue
+	events Queue[int64, event]
 	nodes  map[netip.AddrPort]*Node
 	parsed wire.Packet
 	spare  [][]byte
@@ -97,34 +96,34 @@ func New(o Options) *Net {
 // Now returns the virtual time in ns.
 func (n *Net) Now() int64 { return n.now }
 
-// After has f called once d has passed.
-func (n *Net) After(d time.Duration, f func()) {
-	n.schedule(event{at: n.now + int64(d), call: f})
+// event is something that happens at a time: a packet arrives, a queue pair makes
+// progress, or a caller's function is called.
+type event struct {
+	packet *packet
+	qp     *QP
+	call   func()
 }
 
-func (n *Net) schedule(e event) {
-	n.order++
-	e.order = n.order
-	n.events.push(e)
-}
+// After has f called once d has passed.
+func (n *Net) After(d time.Duration, f func()) { n.events.Push(n.now+int64(d), event{call: f}) }
 
 // Step lets the next event happen. It returns false if there is none.
 func (n *Net) Step() bool {
-	if len(n.events) == 0 {
+	if _, ok := n.events.Next(); !ok {
 		return false
 	}
-	e := n.events.pop()
-	n.now = e.at
+	var e event
+	n.now, e = n.events.Pop()
 	switch {
 	case e.packet != nil && e.packet.last != 0:
 		p := e.packet
 		at := n.opts.Between.Reach(n.now, p.last, p.dst, len(p.data))
 		p.last = 0
-		n.schedule(event{at: max(at, n.now), packet: p})
+		n.events.Push(max(at, n.now), event{packet: p})
 	case e.packet != nil:
 		n.arrive(e.packet)
 	case e.qp != nil:
-		if e.qp.wakeAt == e.at { // else it was put off or brought forward
+		if e.qp.wakeAt == n.now { // else it was put off or brought forward
 			e.qp.wakeAt = 0
 			e.qp.progress()
 		}
@@ -138,11 +137,10 @@ func (n *Net) Step() bool {
 // limit. It reports whether there are none.
 func (n *Net) Run(limit time.Duration) (quiet bool) {
 	end := n.now + int64(limit)
-	for len(n.events) > 0 {
-		if n.events[0].at > end {
-			return false
+	for {
+		if at, ok := n.events.Next(); !ok || at > end {
+			return !ok
 		}
 		n.Step()
 	}
-	return true
 }

