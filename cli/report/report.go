@@ -94,9 +94,9 @@ func (a About) parts() []part {
 	}
 	parts = append(parts, nodeParts(a.Files)...)
 	if a.Recorder {
-		parts = append(parts, part{"recorder.jsonl", "this rank's flight recorder: `ringcli trace merge` and `show` take it", func(context.Context) ([]byte, error) {
+		parts = append(parts, part{"recorder.json", "this rank's flight recorder: `ringcli trace merge` and `show` take it", func(context.Context) ([]byte, error) {
 			var b bytes.Buffer
-			err := trace.WriteRecordings(&b, trace.DumpLines, []trace.Recording{trace.Record()})
+			err := trace.WriteRecordings(&b, []trace.Recording{trace.Record()})
 			return b.Bytes(), err
 		}})
 	}

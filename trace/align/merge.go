@@ -91,10 +91,10 @@ func (m *Merged) warn(format string, args ...any) {
 	m.Warnings = append(m.Warnings, fmt.Sprintf(format, args...))
 }
 
-// Write writes all ranks as one file, in Chrome's format with an arrow for
-// each segment. trace.Read reads it back.
-func (m *Merged) Write(w io.Writer, format trace.DumpFormat) error {
-	return trace.WriteRecordings(w, format, m.Ranks, m.flows...)
+// Write writes all ranks as one file, with an arrow for each segment. trace.Read reads it
+// back.
+func (m *Merged) Write(w io.Writer) error {
+	return trace.WriteRecordings(w, m.Ranks, m.flows...)
 }
 
 // sameRing checks that the recordings are of one ring, each rank once, and
