@@ -66,7 +66,7 @@ func TestDiagnosisOfALonelyRank(t *testing.T) {
 		t.Fatal(err)
 	}
 	files := archived(t, data)
-	if !strings.Contains(files["failure.txt"], "timed out") || files["recorder.jsonl"] == "" || files["doctor.json"] == "" {
+	if !strings.Contains(files["failure.txt"], "timed out") || files["recorder.json"] == "" || files["doctor.json"] == "" {
 		t.Errorf("%v", files)
 	}
 }

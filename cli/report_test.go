@@ -122,14 +122,14 @@ func TestReportOfAllRanks(t *testing.T) {
 	t.Parallel()
 	files := packedBy(t, program(t, "local", "-n", "3", "--device", "soft", "-c", "all-reduce --size 64K; report --recorder"))
 	for rank := range 3 {
-		for _, name := range []string{"MANIFEST", "doctor.json", "recorder.jsonl", "node/addresses.txt"} {
+		for _, name := range []string{"MANIFEST", "doctor.json", "recorder.json", "node/addresses.txt"} {
 			if name := fmt.Sprintf("rank%d/%s", rank, name); len(files[name]) == 0 {
 				t.Errorf("no %s", name)
 			}
 		}
 	}
 	for _, dir := range []string{"rank0", "rank2"} {
-		if text := files[dir+"/recorder.jsonl"]; !strings.Contains(text, "all-reduce") {
+		if text := files[dir+"/recorder.json"]; !strings.Contains(text, "all-reduce") {
 			t.Errorf("%s's flight recorder does not know of the operation: %.300s", dir, text)
 		}
 	}

@@ -69,14 +69,6 @@ func TestWrongClocksAreAligned(t *testing.T) {
 			t.Errorf("trace show %s: exit code %d\n%s%s", file, code, stdout, stderr)
 		}
 	}
-	// The same in JSON lines.
-	lines := filepath.Join(dir, "merged.jsonl")
-	if code, stdout, stderr = here(t, append([]string{"trace", "merge", "--format", "lines", "--out", lines}, files...)...); code != exit.OK {
-		t.Fatalf("exit code %d\n%s%s", code, stdout, stderr)
-	}
-	if code, stdout, stderr = here(t, "trace", "show", lines); code != exit.OK || !strings.Contains(stdout, "all-reduce") {
-		t.Errorf("trace show %s: exit code %d\n%s%s", lines, code, stdout, stderr)
-	}
 }
 
 // Under the default, too, where ranks of one host share memory, each rank is drawn at
@@ -132,7 +124,7 @@ func setWrong(t *testing.T, name string, wrong []wrongClock) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := errors.Join(trace.WriteRecordings(f, trace.DumpChrome, list), f.Close()); err != nil {
+	if err := errors.Join(trace.WriteRecordings(f, list), f.Close()); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -129,7 +129,7 @@ func TestExchangeTimeline(t *testing.T) {
 		}
 	}
 	var file bytes.Buffer
-	if err := errors.Join(trace.WriteRecordings(&file, trace.DumpChrome, []trace.Recording{trace.Record()}), tracetest.CheckChrome(&file)); err != nil {
+	if err := errors.Join(trace.WriteRecordings(&file, []trace.Recording{trace.Record()}), tracetest.CheckChrome(&file)); err != nil {
 		t.Error(err)
 	}
 }

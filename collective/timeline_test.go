@@ -148,7 +148,7 @@ func TestTimeline(t *testing.T) {
 		}
 	}
 	var file bytes.Buffer
-	if err := errors.Join(trace.WriteRecordings(&file, trace.DumpChrome, []trace.Recording{trace.Record()}), tracetest.CheckChrome(&file)); err != nil {
+	if err := errors.Join(trace.WriteRecordings(&file, []trace.Recording{trace.Record()}), tracetest.CheckChrome(&file)); err != nil {
 		t.Error(err)
 	}
 }

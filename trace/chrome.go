@@ -49,8 +49,9 @@ type chromeOther struct {
 	Recordings []header `json:"recordings"`
 }
 
-// writeChrome writes the recordings as one file, a process each.
-func writeChrome(w io.Writer, list []Recording, flows []Flow) error {
+// WriteRecordings writes recordings to w as one file in Chrome's JSON, which
+// https://ui.perfetto.dev opens: a process each, with an arrow for each flow.
+func WriteRecordings(w io.Writer, list []Recording, flows ...Flow) error {
 	b := bufio.NewWriter(w)
 	base := baseOf(list)
 	other := chromeOther{}
@@ -171,7 +172,7 @@ func (c *chromeWriter) flow(id int, f Flow, list []Recording) {
 		PID: max(list[f.To].Rank, 0), TID: c.tids[f.To][f.Receive]})
 }
 
-// chromeFile is the file that writeChrome writes.
+// chromeFile is the file that WriteRecordings writes.
 type chromeFile struct {
 	Other  chromeOther `json:"otherData"`
 	Events []struct {
@@ -180,12 +181,12 @@ type chromeFile struct {
 	} `json:"traceEvents"`
 }
 
-// readChrome reads what writeChrome has written. Metadata and arrows follow
-// from the rest, and are left out.
-func readChrome(file json.RawMessage) ([]Recording, error) {
+// Read reads the recordings of a file: one that WriteRecordings has written, or those of
+// all ranks that a merge has. Metadata and arrows follow from the rest, and are left out.
+func Read(r io.Reader) ([]Recording, error) {
 	var c chromeFile
-	if err := json.Unmarshal(file, &c); err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrFile, err)
+	if err := json.NewDecoder(bufio.NewReader(r)).Decode(&c); err != nil {
+		return nil, fmt.Errorf("%w: want Chrome JSON: %w", ErrFile, err)
 	}
 	if len(c.Other.Recordings) == 0 {
 		return nil, fmt.Errorf("%w: a Chrome trace of another program, without recordings in otherData", ErrFile)

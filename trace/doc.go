@@ -40,13 +40,10 @@
 // # Files
 //
 // WriteRecordings writes what Record returns, DumpOnFailure does so to a file of its
-// own. Read reads both formats back, without loss:
-//
-//   - Chrome JSON ("Trace Event Format", which Perfetto opens): a process a
-//     rank, a thread a lane, with further threads for spans that overlap; what
-//     identifies the recording is in "otherData". tracetest.CheckChrome checks such files.
-//   - JSON lines: a header, then an event a line, with times in ns after the
-//     header's base.
+// own. Read reads it back, without loss. The format is Chrome JSON ("Trace Event
+// Format", which Perfetto opens): a process a rank, a thread a lane, with further
+// threads for spans that overlap; what identifies the recording is in "otherData".
+// tracetest.CheckChrome checks such files.
 //
 // # Merging and showing
 //

@@ -1,11 +1,8 @@
 package trace
 
 import (
-	"bufio"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -14,27 +11,6 @@ import (
 	"syscall"
 	"time"
 )
-
-// DumpFormat is how a recording is written.
-type DumpFormat string
-
-// The formats of dumps. Both are read back by Read.
-const (
-	DumpChrome DumpFormat = "chrome" // Chrome/Perfetto JSON: open it at https://ui.perfetto.dev
-	DumpLines  DumpFormat = "lines"  // JSON lines: a header, then an event a line
-)
-
-// WriteRecordings writes recordings to w as one file, in Chrome's format with an
-// arrow for each flow.
-func WriteRecordings(w io.Writer, format DumpFormat, list []Recording, flows ...Flow) error {
-	switch format {
-	case DumpChrome:
-		return writeChrome(w, list, flows)
-	case DumpLines:
-		return writeLines(w, list)
-	}
-	return fmt.Errorf("trace: unknown dump format %q, known are %s and %s", format, DumpChrome, DumpLines)
-}
 
 // DirVar names the environment variable with the directory for dumps of
 // failures; the default is os.TempDir().
@@ -73,7 +49,7 @@ func DumpOnFailure(reason string) (path string, err error) {
 	r.Reason = reason
 	f, err := createDump(&r)
 	if err == nil {
-		err = errors.Join(WriteRecordings(f, DumpChrome, []Recording{r}), f.Close())
+		err = errors.Join(WriteRecordings(f, []Recording{r}), f.Close())
 		if err != nil {
 			_ = os.Remove(f.Name()) // half a file is of no use; the error says why there is none
 		}
@@ -120,31 +96,6 @@ func createDump(r *Recording) (*os.File, error) {
 
 // ErrFile is wrapped by errors about files that are no recordings.
 var ErrFile = errors.New("trace: not a recording of ringcli")
-
-// Read reads the recordings of a file in either dump format: one that WriteRecordings has
-// written, or those of all ranks that a merge has.
-func Read(r io.Reader) ([]Recording, error) {
-	in := json.NewDecoder(bufio.NewReader(r))
-	var first json.RawMessage
-	var what struct {
-		Type   string          `json:"type"`
-		Events json.RawMessage `json:"traceEvents"`
-	}
-	err := in.Decode(&first)
-	if err == nil {
-		err = json.Unmarshal(first, &what)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("%w: want Chrome JSON or JSON lines: %w", ErrFile, err)
-	}
-	switch {
-	case what.Events != nil:
-		return readChrome(first)
-	case what.Type == "recording":
-		return readLines(first, in)
-	}
-	return nil, fmt.Errorf("%w: neither Chrome JSON nor JSON lines with a header", ErrFile)
-}
 
 // ReadFile reads the recordings of the file at path.
 func ReadFile(path string) ([]Recording, error) {

@@ -2,7 +2,6 @@ package trace
 
 import (
 	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -35,40 +34,38 @@ func recorded(t testing.TB) {
 	recordLog(Ring, 4, "neighbour is \x1b slow", nil)
 }
 
-// TestDumpsAreReadBack is that both formats lose nothing.
+// TestDumpsAreReadBack is that a file loses nothing.
 func TestDumpsAreReadBack(t *testing.T) {
 	recorded(t)
 	want := Record()
 	want.Reason = "a test"
 	want.Lost = Lost{7, 8}
-	for _, format := range []DumpFormat{DumpChrome, DumpLines} {
-		var b bytes.Buffer
-		if err := WriteRecordings(&b, format, []Recording{want}); err != nil {
-			t.Fatal(err)
-		}
-		path := filepath.Join(t.TempDir(), "file")
-		if err := os.WriteFile(path, b.Bytes(), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		list, err := ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		got := list[0]
-		if got.Source != path || !got.Written.Equal(want.Written) {
-			t.Errorf("%s: read from %q, written %v", format, got.Source, got.Written)
-		}
-		got.Source, got.Written = "", want.Written
-		if !reflect.DeepEqual(got, want) {
-			t.Errorf("%s:\ngot  %+v\nwant %+v", format, got, want)
-		}
+	var b bytes.Buffer
+	if err := WriteRecordings(&b, []Recording{want}); err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(path, b.Bytes(), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	list, err := ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := list[0]
+	if got.Source != path || !got.Written.Equal(want.Written) {
+		t.Errorf("read from %q, written %v", got.Source, got.Written)
+	}
+	got.Source, got.Written = "", want.Written
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("got  %+v\nwant %+v", got, want)
 	}
 }
 
 func TestDumpIsAChromeTrace(t *testing.T) {
 	recorded(t)
 	var b bytes.Buffer
-	if err := dump(&b, DumpChrome); err != nil {
+	if err := dump(&b); err != nil {
 		t.Fatal(err)
 	}
 	if err := tracetest.CheckChrome(bytes.NewReader(b.Bytes())); err != nil {
@@ -84,50 +81,17 @@ func TestDumpIsAChromeTrace(t *testing.T) {
 	}
 }
 
-func TestDumpOfLinesIsOneObjectALine(t *testing.T) {
-	recorded(t)
-	var b bytes.Buffer
-	if err := dump(&b, DumpLines); err != nil {
-		t.Fatal(err)
-	}
-	types := map[string]int{}
-	for line := range strings.Lines(b.String()) {
-		var o struct {
-			Type  string `json:"type"`
-			Rank  *int   `json:"rank"`
-			Start int64  `json:"start"`
-		}
-		if err := json.Unmarshal([]byte(line), &o); err != nil {
-			t.Fatal(err)
-		}
-		if o.Rank == nil || *o.Rank != 2 || o.Start < 0 || o.Start > 1<<53 {
-			t.Errorf("rank or start of %s", line)
-		}
-		types[o.Type]++
-	}
-	if want := map[string]int{"recording": 1, "span": 18, "instant": 8, "log": 1}; !reflect.DeepEqual(types, want) {
-		t.Errorf("got %v, want %v", types, want)
-	}
-}
-
 func TestEmptyDump(t *testing.T) {
 	emptied(t)
-	for _, format := range []DumpFormat{DumpChrome, DumpLines} {
-		var b bytes.Buffer
-		if err := dump(&b, format); err != nil {
-			t.Fatal(err)
-		}
-		if format == DumpChrome {
-			if err := tracetest.CheckChrome(bytes.NewReader(b.Bytes())); err != nil {
-				t.Error(err)
-			}
-		}
-		if list, err := Read(&b); err != nil || len(list) != 1 || list[0].Rank != -1 || len(list[0].Events) != 0 {
-			t.Errorf("%s: read back %+v, %v", format, list, err)
-		}
+	var b bytes.Buffer
+	if err := dump(&b); err != nil {
+		t.Fatal(err)
 	}
-	if err := dump(&bytes.Buffer{}, "xml"); err == nil || !strings.Contains(err.Error(), "known are chrome and lines") {
-		t.Errorf("unknown format: %v", err)
+	if err := tracetest.CheckChrome(bytes.NewReader(b.Bytes())); err != nil {
+		t.Error(err)
+	}
+	if list, err := Read(&b); err != nil || len(list) != 1 || list[0].Rank != -1 || len(list[0].Events) != 0 {
+		t.Errorf("read back %+v, %v", list, err)
 	}
 }
 
@@ -148,43 +112,37 @@ func TestDumpReportsAFullDisk(t *testing.T) {
 	for range 200 {
 		testStep.Span(Now(), 1, 2, 3, 4)
 	}
-	for _, format := range []DumpFormat{DumpChrome, DumpLines} {
-		for _, n := range []int{0, 5000} {
-			if err := dump(&full{n}, format); !errors.Is(err, errFull) {
-				t.Errorf("%s after %d bytes: %v", format, n, err)
-			}
+	for _, n := range []int{0, 5000} {
+		if err := dump(&full{n}); !errors.Is(err, errFull) {
+			t.Errorf("after %d bytes: %v", n, err)
 		}
 	}
 }
 
 func TestReadRefuses(t *testing.T) {
 	recorded(t)
-	var chrome, lines bytes.Buffer
-	if err := errors.Join(dump(&chrome, DumpChrome), dump(&lines, DumpLines)); err != nil {
+	var chrome bytes.Buffer
+	if err := dump(&chrome); err != nil {
 		t.Fatal(err)
 	}
-	head, _, _ := strings.Cut(lines.String(), "\n")
+	changed := func(from, to string) string { return strings.Replace(chrome.String(), from, to, 1) }
 	for name, test := range map[string]struct{ text, want string }{
-		"empty":          {"", "want Chrome JSON or JSON lines: EOF"},
-		"no JSON":        {"hello", "want Chrome JSON or JSON lines: invalid character"},
-		"an array":       {"[]", "want Chrome JSON or JSON lines: json: cannot unmarshal array"},
-		"something else": {`{"a":1}`, "neither Chrome JSON nor JSON lines with a header"},
+		"empty":          {"", "want Chrome JSON: EOF"},
+		"no JSON":        {"hello", "want Chrome JSON: invalid character"},
+		"an array":       {"[]", "want Chrome JSON: json: cannot unmarshal array"},
+		"something else": {`{"a":1}`, "a Chrome trace of another program"},
 		"other Chrome":   {`{"traceEvents":[]}`, "a Chrome trace of another program"},
 		"empty header":   {`{"traceEvents":[],"otherData":{"recordings":[{"format":"ringcli-trace","version":1}]}}`, "a header without a rank"},
-		"bad sample":     {strings.Replace(head, `"rtt":`, `"rtt":-`, 1), "a round trip that is not negative"},
-		"cut lines":      {lines.String()[:lines.Len()-50], "event 27 of the 27 of rank 2: unexpected EOF"},
-		"short lines":    {head, "event 1 of the 27 of rank 2: the file ends before it"},
+		"bad sample":     {changed(`"rtt":`, `"rtt":-`), "a round trip that is not negative"},
 		"cut Chrome":     {chrome.String()[:chrome.Len()-50], "unexpected EOF"},
-		"other version":  {strings.Replace(head, `"version":1`, `"version":9`, 1), "this program reads version 1"},
-		"other format":   {strings.Replace(head, `ringcli-trace`, `x`, 1), `format "x": want "ringcli-trace"`},
-		"open span":      {head + `{"type":"span","start":5}`, "a span without an end"},
-		"unknown type":   {head + `{"type":"x","start":5}`, `type "x": want span, instant or log`},
-		"bad argument":   {head + `{"type":"instant","start":5,"args":{"a":1.5}}`, `argument "a" is 1.5: want a whole number`},
-		"bad arguments":  {head + `{"type":"instant","start":5,"args":{"a":[]}}`, `want a number or a text`},
-		"missing event":  {strings.Replace(chrome.String(), `"ph":"i"`, `"ph":"M"`, 1), "26 events of rank 2: its header says 27"},
-		"other pid":      {strings.Replace(chrome.String(), `"pid":2,"tid":0,"args":{"op"`, `"pid":3,"tid":0,"args":{"op"`, 1), "has pid 3, which is no rank"},
-		"no duration":    {strings.Replace(chrome.String(), `"dur":`, `"x":`, 1), "a span without a duration"},
-		"bad time":       {strings.Replace(chrome.String(), `"ts":`, `"ts":-`, 1), "want microseconds with at most three decimals"},
+		"other version":  {changed(`"version":1`, `"version":9`), "this program reads version 1"},
+		"other format":   {changed(`ringcli-trace`, `x`), `format "x": want "ringcli-trace"`},
+		"bad argument":   {changed(`"args":{"op":"all-reduce"`, `"args":{"a":1.5`), `argument "a" is 1.5: want a whole number`},
+		"bad arguments":  {changed(`"args":{"op":"all-reduce"`, `"args":{"a":[]`), `want a number or a text`},
+		"missing event":  {changed(`"ph":"i"`, `"ph":"M"`), "26 events of rank 2: its header says 27"},
+		"other pid":      {changed(`"pid":2,"tid":0,"args":{"op"`, `"pid":3,"tid":0,"args":{"op"`), "has pid 3, which is no rank"},
+		"no duration":    {changed(`"dur":`, `"x":`), "a span without a duration"},
+		"bad time":       {changed(`"ts":`, `"ts":-`), "want microseconds with at most three decimals"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := Read(strings.NewReader(test.text))
@@ -317,13 +275,9 @@ func BenchmarkDump(b *testing.B) {
 		at := Stamp(i) * 1000
 		testSend.SpanAt(at+1, at+3001, i/100, i%100, 65536, 1)
 	}
-	for _, format := range []DumpFormat{DumpChrome, DumpLines} {
-		b.Run(string(format), func(b *testing.B) {
-			for b.Loop() {
-				if err := dump(io.Discard, format); err != nil {
-					b.Fatal(err)
-				}
-			}
-		})
+	for b.Loop() {
+		if err := dump(io.Discard); err != nil {
+			b.Fatal(err)
+		}
 	}
 }

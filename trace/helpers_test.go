@@ -18,8 +18,8 @@ func levelSpec() string {
 }
 
 // dump writes what the flight recorder holds.
-func dump(w io.Writer, format DumpFormat) error {
-	return WriteRecordings(w, format, []Recording{Record()})
+func dump(w io.Writer) error {
+	return WriteRecordings(w, []Recording{Record()})
 }
 
 // restore puts levels, output and rank back when the test ends.

@@ -203,7 +203,7 @@ func TestConcurrentWritersAndDump(t *testing.T) {
 	if want := uint64(2*writers*each) - collectiveRecords - wireRecords; r.Lost.Records != want {
 		t.Errorf("%d lost, want %d", r.Lost.Records, want)
 	}
-	if err := WriteRecordings(&bytes.Buffer{}, DumpChrome, []Recording{r}); err != nil {
+	if err := WriteRecordings(&bytes.Buffer{}, []Recording{r}); err != nil {
 		t.Error(err)
 	}
 }

@@ -3,14 +3,11 @@ package doctor
 import (
 	"context"
 	"fmt"
-	"io/fs"
 	"net/netip"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
-	"ringcli/cli/procfs"
 	"ringcli/ring"
 	"ringcli/ring/bootstrap/hosts"
 	"ringcli/ring/locality"
@@ -35,6 +32,7 @@ type Asked struct {
 // exam is a node under examination.
 type exam struct {
 	System
+	node      machine
 	asked     Asked
 	names     map[string]lookup // of the list's hosts, and of this one
 	addrs     []netip.AddrPort  // of the list, those that are known
@@ -58,20 +56,23 @@ type lookup struct {
 
 // Examine looks at a node. Only names take time: theirs has the deadline.
 func Examine(ctx context.Context, s System, a Asked) ([]Preflight, error) {
-	e := &exam{System: s, asked: a, providers: s.Providers(), ranks: max(1, a.Ranks)}
+	e := &exam{System: s, node: machine{s.Files}, asked: a, providers: s.Providers(), ranks: max(1, a.Ranks)}
 	e.lookUp(ctx)
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
 	e.place()
 	e.choose()
+	load := &loadExam{s, e.node, e.ranks, 2 * uint64(max(1, a.Channels)) * uint64(a.Slots) * uint64(a.SlotSize+ring.SlotHeader)}
+	sockets := &socketExam{s, e.node, e.local, e.binds(), e.soft}
+	gpus := &gpuExam{s, e.node}
 	var rows []Preflight
 	for _, check := range []func() []Preflight{
-		e.providerRows, e.deviceRow, e.portRows, e.gidRows, e.mtuRows, e.pcieRows, e.acsRows, e.moduleRow, e.permissionRows,
-		e.memlockRow, e.memfdRow, e.udpRow, e.tcpRow, e.firewallRow, e.ephemeralRow, e.bufferRow, e.hostRow, e.listRows, e.addressRow,
-		func() []Preflight { return e.routeRows(ctx) },
-		e.cpuRow, e.cpuQuotaRow, e.memoryRow, e.memoryLimitRow, e.pidsRow, e.threadRow, e.fileRow, e.hugePageRow, e.clockRow,
-		e.gpuDriverRows, e.gpuFileRows, e.gpuLibraryRows, e.gpuPeerRows, e.iommuRows, e.transportRow, e.toolsRow, e.loggingRow,
+		e.providerRows, one(e.deviceRow), e.portRows, e.gidRows, e.mtuRows, e.pcieRows, one(e.acsRow), one(e.moduleRow), e.permissionRows,
+		one(load.memlockRow), one(load.memfdRow), one(sockets.udpRow), one(sockets.tcpRow), one(sockets.firewallRow), one(sockets.ephemeralRow), one(sockets.bufferRow),
+		one(e.hostRow), e.listRows, one(e.addressRow), func() []Preflight { return e.routeRows(ctx) },
+		one(load.cpuRow), one(load.cpuQuotaRow), one(load.memoryRow), one(load.memoryLimitRow), one(load.pidsRow), one(load.threadRow), one(load.fileRow), one(load.hugePageRow), one(load.clockRow),
+		gpus.driverRows, gpus.fileRows, gpus.libraryRows, gpus.peerRows, one(gpus.iommuRow), one(e.transportRow), one(e.toolsRow), one(e.loggingRow),
 	} {
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
@@ -79,6 +80,11 @@ func Examine(ctx context.Context, s System, a Asked) ([]Preflight, error) {
 		rows = append(rows, check()...)
 	}
 	return rows, nil
+}
+
+// one makes a list of the row of a check that has one.
+func one(check func() Preflight) func() []Preflight {
+	return func() []Preflight { return []Preflight{check()} }
 }
 
 // lookUp asks for the names of the list, for as long as a ring would, and once for that of this
@@ -183,30 +189,4 @@ func (e *exam) choose() {
 	if provider, _, _ := strings.Cut(e.asked.Device, ":"); provider == "shm" {
 		e.soft = false
 	}
-}
-
-// needs is what a rank registers at connect, in bytes: the slots of all channels to both
-// neighbours.
-func (e *exam) needs() uint64 {
-	return 2 * uint64(max(1, e.asked.Channels)) * uint64(e.asked.Slots) * uint64(e.asked.SlotSize+ring.SlotHeader)
-}
-
-// text, number and field are as package procfs has them.
-func (e *exam) text(path string) string           { return procfs.Text(e.Files, path) }
-func (e *exam) number(path string) (uint64, bool) { return procfs.Number(e.Files, path) }
-func (e *exam) field(path, key string) string     { return procfs.Field(e.Files, path, key) }
-
-// list is the entries of a directory.
-func (e *exam) list(dir string) (names []string) {
-	entries, _ := fs.ReadDir(e.Files, dir)
-	for _, entry := range entries {
-		names = append(names, entry.Name())
-	}
-	return names
-}
-
-// capable tells whether this process has a capability.
-func (e *exam) capable(capability uint) bool {
-	bits, _ := strconv.ParseUint(e.field("proc/self/status", "CapEff"), 16, 64)
-	return bits&(1<<capability) != 0
 }

@@ -63,13 +63,13 @@ const mostRules = 4
 // firewallRow shows the rules of this node's own firewall that name the ring's ports: whether they
 // let packets in, and whose, `path` tests. Of a firewall that lets in what rules name it warns if
 // none names them.
-func (e *exam) firewallRow() []Preflight {
+func (e *socketExam) firewallRow() Preflight {
 	ruleset, err := e.Ruleset()
 	if err != nil {
-		return []Preflight{skip("firewall", "", "%v", err)}
+		return skip("firewall", "", "%v", err)
 	}
-	ports := map[int]string{int(e.binds().Port()): fmt.Sprintf("TCP %d", e.binds().Port())}
-	if e.soft || e.exists("sys/module/rdma_rxe") {
+	ports := map[int]string{int(e.bind.Port()): fmt.Sprintf("TCP %d", e.bind.Port())}
+	if e.soft || e.node.exists("sys/module/rdma_rxe") {
 		ports[route.RoCEPort] = fmt.Sprintf("UDP %d", route.RoCEPort)
 	}
 	var named []string
@@ -103,14 +103,14 @@ func (e *exam) firewallRow() []Preflight {
 	names := strings.Join(slices.Sorted(maps.Values(unnamed)), " and ")
 	switch {
 	case closed != "" && names != "":
-		return []Preflight{finding(Warn, "firewall", "", fmt.Sprintf("%q lets in what a rule names, and none names %s", closed, names)).
-			but(codes.Timeout, names+" open, unless another rule lets them in", "nft list ruleset; iptables-save  # `path` tests what passes")}
+		return finding(Warn, "firewall", "", fmt.Sprintf("%q lets in what a rule names, and none names %s", closed, names)).
+			but(codes.Timeout, names+" open, unless another rule lets them in", "nft list ruleset; iptables-save  # `path` tests what passes")
 	case named != nil:
 		more := ""
 		if len(named) > mostRules {
 			more = fmt.Sprintf(", and %d more", len(named)-mostRules)
 		}
-		return []Preflight{skip("firewall", "", "rules name the ports, `path` tests what passes: %s%s", strings.Join(named[:min(len(named), mostRules)], "; "), more)}
+		return skip("firewall", "", "rules name the ports, `path` tests what passes: %s%s", strings.Join(named[:min(len(named), mostRules)], "; "), more)
 	}
-	return []Preflight{pass("firewall", "", "no rule of this node's names the ports or shuts all")}
+	return pass("firewall", "", "no rule of this node's names the ports or shuts all")
 }

@@ -13,6 +13,12 @@ import (
 	"ringcli/verbs/pcie"
 )
 
+// gpuExam is what GPUs, and adapters that reach their memory, stand or fall with.
+type gpuExam struct {
+	System
+	node machine
+}
+
 // A vendor's GPUs, and what they stand or fall with.
 type vendor struct {
 	name, id  string   // PCI's
@@ -46,41 +52,19 @@ var vendors = []vendor{
 // graphics is a card.
 type graphics struct{ address, driver string }
 
-// gpus are the cards of a vendor.
-func (e *exam) gpus(v vendor) (list []graphics) {
-	for _, address := range e.list(pcie.Devices) {
-		dir := pcie.Devices + "/" + address
-		class := e.text(dir + "/class")
-		if e.text(dir+"/vendor") != v.id || !slices.ContainsFunc(v.classes, func(c string) bool { return strings.HasPrefix(class, c) }) {
-			continue
-		}
-		driver, _ := fs.ReadLink(e.Files, dir+"/driver")
-		list = append(list, graphics{address, strings.TrimPrefix(path.Base(driver), ".")})
-	}
-	return list
-}
-
-// allGPUs are those of all vendors.
-func (e *exam) allGPUs() (list []graphics) {
-	for _, v := range vendors {
-		list = append(list, e.gpus(v)...)
-	}
-	return list
-}
-
 // noGPU is what a check of GPUs says where there is none.
 const noGPU = "no GPU here"
 
-// gpuDriverRows say which driver each vendor's cards have.
-func (e *exam) gpuDriverRows() (rows []Preflight) {
+// driverRows say which driver each vendor's cards have.
+func (e *gpuExam) driverRows() (rows []Preflight) {
 	for _, v := range vendors {
-		cards := e.gpus(v)
-		version := e.text("sys/module/" + v.module + "/version")
+		cards := e.node.gpus(v)
+		version := e.node.text("sys/module/" + v.module + "/version")
 		if version == "" {
-			version = "of kernel " + e.text("proc/sys/kernel/osrelease")
+			version = "of kernel " + e.node.text("proc/sys/kernel/osrelease")
 		}
 		value := v.module + " " + version
-		loaded := len(e.list("sys/module/"+v.module)) > 0
+		loaded := len(e.node.list("sys/module/"+v.module)) > 0
 		if len(cards) == 0 {
 			if loaded {
 				rows = append(rows, skip("gpu-driver", v.name, "%s, and %s", value, noGPU))
@@ -103,21 +87,21 @@ func (e *exam) gpuDriverRows() (rows []Preflight) {
 			rows = append(rows, pass("gpu-driver", v.name, "%s for %s", value, counted(len(cards), "card")))
 		}
 	}
-	return e.orNoGPU(rows, "gpu-driver")
+	return orNoGPU(rows, "gpu-driver")
 }
 
 // orNoGPU is rows, or the one that says that there is none.
-func (e *exam) orNoGPU(rows []Preflight, check string) []Preflight {
+func orNoGPU(rows []Preflight, check string) []Preflight {
 	if rows == nil {
 		return []Preflight{skip(check, "", noGPU)}
 	}
 	return rows
 }
 
-// gpuFileRows say whether this user may use the devices' files.
-func (e *exam) gpuFileRows() (rows []Preflight) {
+// fileRows say whether this user may use the devices' files.
+func (e *gpuExam) fileRows() (rows []Preflight) {
 	for _, v := range vendors {
-		if len(e.gpus(v)) == 0 {
+		if len(e.node.gpus(v)) == 0 {
 			continue
 		}
 		var open, shut []string
@@ -145,7 +129,7 @@ func (e *exam) gpuFileRows() (rows []Preflight) {
 		}
 		rows = append(rows, pass("gpu-files", v.name, "%s open", strings.Join(open, ", ")))
 	}
-	return e.orNoGPU(rows, "gpu-files")
+	return orNoGPU(rows, "gpu-files")
 }
 
 // linkerCache is the dynamic linker's, and libraryDirs where it looks besides, and where the vendors install.
@@ -160,9 +144,9 @@ func isLibrary(file, soname string) bool {
 
 // findLibrary looks for a library where the linker does: nothing is loaded, since what a driver's library does
 // then cannot be taken back. linked is false where the linker would not find it.
-func (e *exam) findLibrary(soname string) (where string, linked bool) {
+func (e *gpuExam) findLibrary(soname string) (where string, linked bool) {
 	for dir := range strings.SplitSeq(e.LibraryPath, ":") {
-		for _, file := range e.list(strings.Trim(dir, "/")) {
+		for _, file := range e.node.list(strings.Trim(dir, "/")) {
 			if dir != "" && isLibrary(file, soname) {
 				return path.Join(dir, file), true
 			}
@@ -178,7 +162,7 @@ func (e *exam) findLibrary(soname string) (where string, linked bool) {
 		}
 	}
 	for i, dir := range libraryDirs {
-		for _, file := range e.list(dir) {
+		for _, file := range e.node.list(dir) {
 			if isLibrary(file, soname) {
 				return "/" + path.Join(dir, file), i < 4
 			}
@@ -187,10 +171,10 @@ func (e *exam) findLibrary(soname string) (where string, linked bool) {
 	return "", false
 }
 
-// gpuLibraryRows say which libraries of the vendors there are.
-func (e *exam) gpuLibraryRows() (rows []Preflight) {
+// libraryRows say which libraries of the vendors there are.
+func (e *gpuExam) libraryRows() (rows []Preflight) {
 	for _, v := range vendors {
-		cards := len(e.gpus(v))
+		cards := len(e.node.gpus(v))
 		for _, l := range v.libraries {
 			where, linked := e.findLibrary(l.soname)
 			value := fmt.Sprintf("not in the linker's cache, LD_LIBRARY_PATH or where it is installed: no %s", l.what)
@@ -227,26 +211,26 @@ func atLeast(version, least string) bool {
 	return err == nil && (a > c || a == c && b >= d)
 }
 
-// gpuPeerRows say by which way adapters register GPUs' memory: the documents' "failed to register
+// peerRows say by which way adapters register GPUs' memory: the documents' "failed to register
 // memory" is here, and under memlock.
-func (e *exam) gpuPeerRows() (rows []Preflight) {
-	kernel := e.text("proc/sys/kernel/osrelease")
+func (e *gpuExam) peerRows() (rows []Preflight) {
+	kernel := e.node.text("proc/sys/kernel/osrelease")
 	for _, v := range vendors {
-		if len(e.gpus(v)) == 0 {
+		if len(e.node.gpus(v)) == 0 {
 			continue
 		}
-		if len(e.kernelDevices()) == 0 {
+		if len(e.node.kernelDevices()) == 0 {
 			rows = append(rows, skip("gpu-peer-memory", v.name, "no RDMA device to register it with: it is staged through pinned memory of the host"))
 			continue
 		}
 		var ways []string
 		for _, m := range peerModules {
-			if len(e.list("sys/module/"+m)) > 0 && strings.HasPrefix(m, "nv") == (v.name == "nvidia") {
+			if len(e.node.list("sys/module/"+m)) > 0 && strings.HasPrefix(m, "nv") == (v.name == "nvidia") {
 				ways = append(ways, m+" is loaded")
 			}
 		}
 		// NVIDIA's open kernel modules export dma-bufs, amdgpu always does.
-		exports := v.name == "amd" || strings.Contains(e.text("proc/driver/nvidia/version"), "Open Kernel Module")
+		exports := v.name == "amd" || strings.Contains(e.node.text("proc/driver/nvidia/version"), "Open Kernel Module")
 		if exports && atLeast(kernel, dmabufSince) {
 			ways = append(ways, "dma-buf, by kernel "+kernel+" and the driver")
 		}
@@ -261,27 +245,58 @@ func (e *exam) gpuPeerRows() (rows []Preflight) {
 		rows = append(rows, finding(Warn, "gpu-peer-memory", v.name, fmt.Sprintf("neither dma-buf (kernel %s) nor a module for peers: memory of GPUs is staged through the host's", kernel)).
 			but(codes.LocalProtection, "one of them", fix))
 	}
-	return e.orNoGPU(rows, "gpu-peer-memory")
+	return orNoGPU(rows, "gpu-peer-memory")
 }
 
-// iommuRows say whether what cards say to each other is translated.
-func (e *exam) iommuRows() []Preflight {
-	on := len(e.list("sys/class/iommu")) > 0
+// iommuRow says whether what cards say to each other is translated.
+func (e *gpuExam) iommuRow() Preflight {
+	on := len(e.node.list("sys/class/iommu")) > 0
 	var translated []string
-	for _, g := range e.allGPUs() {
+	for _, g := range e.node.allGPUs() {
 		group, _ := fs.ReadLink(e.Files, pcie.Devices+"/"+g.address+"/iommu_group")
-		if kind := e.text("sys/kernel/iommu_groups/" + path.Base(group) + "/type"); group != "" && strings.HasPrefix(kind, "DMA") {
+		if kind := e.node.text("sys/kernel/iommu_groups/" + path.Base(group) + "/type"); group != "" && strings.HasPrefix(kind, "DMA") {
 			translated = append(translated, g.address+" "+kind)
 		}
 	}
 	switch {
 	case len(translated) > 0:
-		return []Preflight{finding(Warn, "iommu", "", "translates for "+strings.Join(translated, ", ")).but(codes.Slow, "identity, or off: else what cards say to each other goes through the root",
-			"grep -o 'iommu=[^ ]*' /proc/cmdline  # iommu=pt there, and boot; virtual machines need it as it is")}
-	case len(e.allGPUs()) == 0 && on:
-		return []Preflight{pass("iommu", "", "on; there is no GPU whose traffic it would slow")}
+		return finding(Warn, "iommu", "", "translates for "+strings.Join(translated, ", ")).but(codes.Slow, "identity, or off: else what cards say to each other goes through the root",
+			"grep -o 'iommu=[^ ]*' /proc/cmdline  # iommu=pt there, and boot; virtual machines need it as it is")
+	case len(e.node.allGPUs()) == 0 && on:
+		return pass("iommu", "", "on; there is no GPU whose traffic it would slow")
 	case on:
-		return []Preflight{pass("iommu", "", "on, and passes the GPUs' addresses through")}
+		return pass("iommu", "", "on, and passes the GPUs' addresses through")
 	}
-	return []Preflight{pass("iommu", "", "off")}
+	return pass("iommu", "", "off")
+}
+
+// gpus are the cards of a vendor.
+func (m machine) gpus(v vendor) (list []graphics) {
+	for _, address := range m.list(pcie.Devices) {
+		dir := pcie.Devices + "/" + address
+		class := m.text(dir + "/class")
+		if m.text(dir+"/vendor") != v.id || !slices.ContainsFunc(v.classes, func(c string) bool { return strings.HasPrefix(class, c) }) {
+			continue
+		}
+		driver, _ := fs.ReadLink(m.FS, dir+"/driver")
+		list = append(list, graphics{address, strings.TrimPrefix(path.Base(driver), ".")})
+	}
+	return list
+}
+
+// allGPUs are those of all vendors.
+func (m machine) allGPUs() (list []graphics) {
+	for _, v := range vendors {
+		list = append(list, m.gpus(v)...)
+	}
+	return list
+}
+
+// hasGPU tells whether there is a card whose memory others would reach: a 3D controller or an
+// accelerator.
+func (m machine) hasGPU() bool {
+	return slices.ContainsFunc(m.list(pcie.Devices), func(address string) bool {
+		class := m.text(pcie.Devices + "/" + address + "/class")
+		return strings.HasPrefix(class, "0x0302") || strings.HasPrefix(class, "0x1200")
+	})
 }

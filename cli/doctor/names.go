@@ -12,22 +12,22 @@ import (
 // slowName is how long a name may take: a bring-up asks for all of the list.
 const slowName = time.Second
 
-func (e *exam) hostRow() []Preflight {
+func (e *exam) hostRow() Preflight {
 	host, err := e.Hostname()
 	if err != nil {
-		return []Preflight{skip("host-name", "", "%v", err)}
+		return skip("host-name", "", "%v", err)
 	}
 	switch l := e.names[host]; {
 	case l.Err != nil:
-		return []Preflight{finding(Warn, "host-name", host, l.Err.Error()).but(codes.HostUnknown, "an address, if lists are to name this node so",
-			fmt.Sprintf("echo ADDRESS %s >> /etc/hosts  # or DNS", host))}
+		return finding(Warn, "host-name", host, l.Err.Error()).but(codes.HostUnknown, "an address, if lists are to name this node so",
+			fmt.Sprintf("echo ADDRESS %s >> /etc/hosts  # or DNS", host))
 	case l.addr.IsLoopback():
-		return []Preflight{pass("host-name", host, "%s here; a ring takes the address that the route to the others says", l.addr)}
+		return pass("host-name", host, "%s here; a ring takes the address that the route to the others says", l.addr)
 	case !e.Local(l.addr):
-		return []Preflight{finding(Warn, "host-name", host, l.addr.String()).but(codes.AddressForeign, "an address of this node",
-			"getent hosts "+host+"  # /etc/hosts or DNS has an old one")}
+		return finding(Warn, "host-name", host, l.addr.String()).but(codes.AddressForeign, "an address of this node",
+			"getent hosts "+host+"  # /etc/hosts or DNS has an old one")
 	}
-	return []Preflight{pass("host-name", host, "%s", e.names[host].addr)}
+	return pass("host-name", host, "%s", e.names[host].addr)
 }
 
 // listRows are one for all names that lead somewhere, and one for each that does not.
@@ -65,16 +65,16 @@ func (e *exam) listRows() (rows []Preflight) {
 	return append(rows, pass("names", "", "%s", value))
 }
 
-func (e *exam) addressRow() []Preflight {
+func (e *exam) addressRow() Preflight {
 	switch {
 	case len(e.asked.List) == 0:
-		return []Preflight{skip("address", "", "no --list is given")}
+		return skip("address", "", "no --list is given")
 	case !e.known():
-		return []Preflight{skip("address", "", "not all names have an address")}
+		return skip("address", "", "not all names have an address")
 	case e.asked.Index < 0:
-		return []Preflight{e.entriesHere()}
+		return e.entriesHere()
 	case e.localErr != nil:
-		return []Preflight{failed("address", e.asked.List[e.asked.Index].Host, e.localErr, "", "ip address  # shows those of this node: correct --index or --list")}
+		return failed("address", e.asked.List[e.asked.Index].Host, e.localErr, "", "ip address  # shows those of this node: correct --index or --list")
 	}
 	others := 0
 	for _, a := range e.neighbours() {
@@ -84,10 +84,10 @@ func (e *exam) addressRow() []Preflight {
 	}
 	of := e.asked.List[e.asked.Index].Host
 	if e.local.IsLoopback() && others > 0 {
-		return []Preflight{finding(Fail, "address", of, e.local.String()).but(codes.AddressForeign, "one that the neighbours reach",
-			"ip route get "+e.neighbours()[0].String()+"  # list the address of this node that leads there")}
+		return finding(Fail, "address", of, e.local.String()).but(codes.AddressForeign, "one that the neighbours reach",
+			"ip route get "+e.neighbours()[0].String()+"  # list the address of this node that leads there")
 	}
-	return []Preflight{pass("address", of, "%s", e.local)}
+	return pass("address", of, "%s", e.local)
 }
 
 // entriesHere says which entries of the list are this node.

@@ -11,18 +11,9 @@ import (
 	"ringcli/verbs/pcie"
 )
 
-// placeOf is where a device is on PCIe.
-func (e *exam) placeOf(device string) pcie.Place {
-	provider, own, _ := strings.Cut(device, ":")
-	if provider == "soft" {
-		return pcie.Find(e.Files, "sys/class/net/"+own)
-	}
-	return pcie.Find(e.Files, "sys/class/infiniband/"+own)
-}
-
 func (e *exam) pcieRows() (rows []Preflight) {
 	for _, d := range e.devices {
-		place := e.placeOf(d.Name)
+		place := e.node.placeOf(d.Name)
 		now, best, known := place.Links(e.Files)
 		if !known {
 			rows = append(rows, skip("pcie", d.Name, "it has no PCIe link that can be seen"))
@@ -73,27 +64,18 @@ func redirects(config []byte) bool {
 	return false
 }
 
-// hasGPU tells whether there is a card whose memory others would reach: a 3D controller or an
-// accelerator.
-func (e *exam) hasGPU() bool {
-	return slices.ContainsFunc(e.list(pcie.Devices), func(address string) bool {
-		class := e.text(pcie.Devices + "/" + address + "/class")
-		return strings.HasPrefix(class, "0x0302") || strings.HasPrefix(class, "0x1200")
-	})
-}
-
 // bridges are those above each device, and above each GPU.
 func (e *exam) bridges() (list [][]string) {
 	for _, d := range e.devices {
-		list = append(list, e.placeOf(d.Name).Bridges)
+		list = append(list, e.node.placeOf(d.Name).Bridges)
 	}
-	for _, g := range e.allGPUs() {
+	for _, g := range e.node.allGPUs() {
 		list = append(list, pcie.At(e.Files, g.address).Bridges)
 	}
 	return list
 }
 
-func (e *exam) acsRows() (rows []Preflight) {
+func (e *exam) acsRow() Preflight {
 	var seen, on []string
 	hidden := false
 	for _, above := range e.bridges() {
@@ -111,14 +93,23 @@ func (e *exam) acsRows() (rows []Preflight) {
 	}
 	switch {
 	case len(seen) == 0:
-		return []Preflight{skip("acs", "", "no bridge above a device or a GPU")}
-	case len(on) > 0 && e.hasGPU():
-		return []Preflight{finding(Warn, "acs", strings.Join(on, ","), "redirects what cards say to each other up to the root").but(codes.LocalProtection, "off, or GPU memory is slow or out of reach",
-			fmt.Sprintf("for b in %s; do setpci -s $b ECAP_ACS+6.w=0; done  # at each boot; virtual machines want it on", strings.Join(on, " ")))}
+		return skip("acs", "", "no bridge above a device or a GPU")
+	case len(on) > 0 && e.node.hasGPU():
+		return finding(Warn, "acs", strings.Join(on, ","), "redirects what cards say to each other up to the root").but(codes.LocalProtection, "off, or GPU memory is slow or out of reach",
+			fmt.Sprintf("for b in %s; do setpci -s $b ECAP_ACS+6.w=0; done  # at each boot; virtual machines want it on", strings.Join(on, " ")))
 	case len(on) > 0:
-		return []Preflight{pass("acs", strings.Join(on, ","), "on; there is no GPU whose memory it would keep from a card")}
+		return pass("acs", strings.Join(on, ","), "on; there is no GPU whose memory it would keep from a card")
 	case hidden:
-		return []Preflight{skip("acs", "", "root alone may read the bridges' configuration space")}
+		return skip("acs", "", "root alone may read the bridges' configuration space")
 	}
-	return []Preflight{pass("acs", "", "off at %s", strings.Join(seen, ", "))}
+	return pass("acs", "", "off at %s", strings.Join(seen, ", "))
+}
+
+// placeOf is where a device is on PCIe.
+func (m machine) placeOf(device string) pcie.Place {
+	provider, own, _ := strings.Cut(device, ":")
+	if provider == "soft" {
+		return pcie.Find(m.FS, "sys/class/net/"+own)
+	}
+	return pcie.Find(m.FS, "sys/class/infiniband/"+own)
 }

@@ -12,9 +12,6 @@ import (
 	"ringcli/verbs/route"
 )
 
-// kernelDevices are those that the kernel has, whatever the library lists.
-func (e *exam) kernelDevices() []string { return e.list("sys/class/infiniband") }
-
 func (e *exam) providerRows() (rows []Preflight) {
 	asked, _, _ := strings.Cut(e.asked.Device, ":")
 	for _, p := range e.providers {
@@ -27,7 +24,7 @@ func (e *exam) providerRows() (rows []Preflight) {
 				names = append(names, own)
 			}
 			rows = append(rows, pass("provider", p.Name, "%s", strings.Join(names, ", ")))
-		case rdma && len(e.kernelDevices()) == 0 && asked != p.Name:
+		case rdma && len(e.node.kernelDevices()) == 0 && asked != p.Name:
 			rows = append(rows, skip("provider", p.Name, "%v", p.Err))
 		case rdma || asked == p.Name || p.Can.Software:
 			row := finding(Fail, "provider", p.Name, p.Err.Error())
@@ -40,16 +37,16 @@ func (e *exam) providerRows() (rows []Preflight) {
 	return rows
 }
 
-func (e *exam) deviceRow() []Preflight {
+func (e *exam) deviceRow() Preflight {
 	switch {
 	case e.chosenErr != nil:
-		return []Preflight{failed("device", e.asked.Device, e.chosenErr, "a device that leads to the neighbours", "ringcli devices  # then --device, or auto")}
+		return failed("device", e.asked.Device, e.chosenErr, "a device that leads to the neighbours", "ringcli devices  # then --device, or auto")
 	case e.besideErr != nil:
-		return []Preflight{failed("device", strings.Join(append([]string{e.asked.Device}, e.asked.Beside...), ","), e.besideErr, "devices of a network", "ringcli devices  # lists them")}
+		return failed("device", strings.Join(append([]string{e.asked.Device}, e.asked.Beside...), ","), e.besideErr, "devices of a network", "ringcli devices  # lists them")
 	case e.chosen != "":
-		return []Preflight{pass("device", e.chosen, "%s", e.why)}
+		return pass("device", e.chosen, "%s", e.why)
 	}
-	return []Preflight{skip("device", "", "which one a ring takes depends on its hosts: --list and --index say")}
+	return skip("device", "", "which one a ring takes depends on its hosts: --list and --index say")
 }
 
 // portName is "ibv:mlx5_0/1".
@@ -160,7 +157,7 @@ func (e *exam) mtuRows() (rows []Preflight) {
 				fmt.Sprintf("ip link set %s mtu %d  # on all nodes and switches; or a smaller --mtu", orName(p.Attr.NetDev), jumbo)))
 			continue
 		}
-		link, known := e.number("sys/class/net/" + p.Attr.NetDev + "/mtu")
+		link, known := e.node.number("sys/class/net/" + p.Attr.NetDev + "/mtu")
 		switch {
 		case p.Attr.LinkLayer == verbs.LinkInfiniBand:
 			rows = append(rows, pass("mtu", of, "active %d of %d", active, p.Attr.MaxMTU.Bytes()))
@@ -196,48 +193,20 @@ func (e *exam) mtuRows() (rows []Preflight) {
 // driverOf are the modules that make RDMA devices of PCI cards which are for nothing less.
 var driverOf = map[string]string{"0x15b3": "mlx5_ib", "0x1d0f": "efa"}
 
-// kernelNeeds are the modules that cards here ask for and that are not loaded.
-func (e *exam) kernelNeeds() (missing, cards []string) {
-	need := map[string]bool{}
-	for _, address := range e.list(pcie.Devices) {
-		dir := pcie.Devices + "/" + address
-		class, vendor, id := e.text(dir+"/class"), e.text(dir+"/vendor"), e.text(dir+"/device")
-		module := driverOf[vendor]
-		network := strings.HasPrefix(class, "0x02") && (vendor != "0x1d0f" || strings.HasPrefix(id, "0xefa"))
-		if module == "" || !network {
-			continue
-		}
-		if vendor == "0x15b3" && strings.HasPrefix(id, "0x100") && id < "0x1011" {
-			module = "mlx4_ib" // ConnectX-3
-		}
-		cards, need[module] = append(cards, address), true
-	}
-	if len(cards) > 0 || len(e.kernelDevices()) > 0 {
-		need["ib_uverbs"] = true
-	}
-	for module := range need {
-		if !slices.Contains(e.list("sys/module"), module) {
-			missing = append(missing, module)
-		}
-	}
-	slices.Sort(missing)
-	return missing, cards
-}
-
-func (e *exam) moduleRow() []Preflight {
-	missing, cards := e.kernelNeeds()
+func (e *exam) moduleRow() Preflight {
+	missing, cards := e.node.kernelNeeds()
 	switch {
 	case len(missing) > 0:
-		return []Preflight{finding(Fail, "modules", "", "not loaded: "+strings.Join(missing, ", ")).but(codes.NoDevice, "loaded, for "+strings.Join(append(cards, e.kernelDevices()...), ", "),
-			"modprobe -a "+strings.Join(missing, " "))}
-	case len(e.kernelDevices()) > 0:
-		return []Preflight{pass("modules", "", "loaded for %s", strings.Join(e.kernelDevices(), ", "))}
+		return finding(Fail, "modules", "", "not loaded: "+strings.Join(missing, ", ")).but(codes.NoDevice, "loaded, for "+strings.Join(append(cards, e.node.kernelDevices()...), ", "),
+			"modprobe -a "+strings.Join(missing, " "))
+	case len(e.node.kernelDevices()) > 0:
+		return pass("modules", "", "loaded for %s", strings.Join(e.node.kernelDevices(), ", "))
 	}
-	return []Preflight{skip("modules", "", "no RDMA card here; `modprobe rdma_rxe` would make a device of any interface")}
+	return skip("modules", "", "no RDMA card here; `modprobe rdma_rxe` would make a device of any interface")
 }
 
 func (e *exam) permissionRows() (rows []Preflight) {
-	for _, n := range e.list("dev/infiniband") {
+	for _, n := range e.node.list("dev/infiniband") {
 		if !strings.HasPrefix(n, "uverbs") {
 			continue
 		}
@@ -251,11 +220,39 @@ func (e *exam) permissionRows() (rows []Preflight) {
 	}
 	switch {
 	case rows != nil:
-	case len(e.kernelDevices()) > 0:
-		rows = append(rows, finding(Fail, "permission", "uverbs", "/dev/infiniband has none, and the kernel has "+strings.Join(e.kernelDevices(), ", ")).
+	case len(e.node.kernelDevices()) > 0:
+		rows = append(rows, finding(Fail, "permission", "uverbs", "/dev/infiniband has none, and the kernel has "+strings.Join(e.node.kernelDevices(), ", ")).
 			but(codes.NoDevice, "/dev/infiniband/uverbs*", "modprobe ib_uverbs  # container: --device=/dev/infiniband --ulimit memlock=-1"))
 	default:
 		rows = append(rows, skip("permission", "uverbs", "no RDMA device here"))
 	}
 	return rows
+}
+
+// kernelNeeds are the modules that cards here ask for and that are not loaded.
+func (m machine) kernelNeeds() (missing, cards []string) {
+	need := map[string]bool{}
+	for _, address := range m.list(pcie.Devices) {
+		dir := pcie.Devices + "/" + address
+		class, vendor, id := m.text(dir+"/class"), m.text(dir+"/vendor"), m.text(dir+"/device")
+		module := driverOf[vendor]
+		network := strings.HasPrefix(class, "0x02") && (vendor != "0x1d0f" || strings.HasPrefix(id, "0xefa"))
+		if module == "" || !network {
+			continue
+		}
+		if vendor == "0x15b3" && strings.HasPrefix(id, "0x100") && id < "0x1011" {
+			module = "mlx4_ib" // ConnectX-3
+		}
+		cards, need[module] = append(cards, address), true
+	}
+	if len(cards) > 0 || len(m.kernelDevices()) > 0 {
+		need["ib_uverbs"] = true
+	}
+	for module := range need {
+		if !slices.Contains(m.list("sys/module"), module) {
+			missing = append(missing, module)
+		}
+	}
+	slices.Sort(missing)
+	return missing, cards
 }

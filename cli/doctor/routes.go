@@ -67,7 +67,7 @@ func (e *exam) routeRows(ctx context.Context) (rows []Preflight) {
 			rows = append(rows, finding(Warn, check, l.host, fmt.Sprintf("nobody answers ARP for %s on %s", l.to, l.hop.NetDev)).but(codes.Unreachable, "an answer",
 				fmt.Sprintf("ip neigh show %s  # the host is down or has another address; or it is in another network, and this node's netmask (%s) is too short", l.to, network)))
 			continue
-		case near && untested != nil && e.unresolved(l.to):
+		case near && untested != nil && e.node.unresolved(l.to):
 			rows = append(rows, finding(Warn, check, l.host, fmt.Sprintf("the kernel has found no MAC address of %s on %s", l.to, l.hop.NetDev)).but(codes.Unreachable, "one",
 				fmt.Sprintf("ip neigh show %s  # the host is down, or this node's netmask (%s) is too short", l.to, network)))
 			continue
@@ -81,7 +81,7 @@ func (e *exam) routeRows(ctx context.Context) (rows []Preflight) {
 		good++
 		ways[l.hop.String()] = true
 	}
-	if others := e.foreign(answers[e.local]); len(others) > 0 {
+	if others := e.node.foreign(answers[e.local]); len(others) > 0 {
 		rows = append(rows, finding(Fail, check, e.local.String(), fmt.Sprintf("another MAC address answers ARP for this node's address: %s", join(others))).but(codes.DuplicateAddress,
 			"none", fmt.Sprintf("arping -D -I %s %s  # then give one of the two hosts another address", netdev, e.local)))
 	}
@@ -120,25 +120,25 @@ func (e *exam) owners(ctx context.Context, netdev string, legs []leg) (map[netip
 	return answers, err
 }
 
+func join(list []net.HardwareAddr) string {
+	return strings.ReplaceAll(strings.Trim(fmt.Sprint(list), "[]"), " ", " and ")
+}
+
 // foreign are the MAC addresses that are none of this node's interfaces.
-func (e *exam) foreign(list []net.HardwareAddr) []net.HardwareAddr {
-	own := e.list("sys/class/net")
+func (m machine) foreign(list []net.HardwareAddr) []net.HardwareAddr {
+	own := m.list("sys/class/net")
 	return slices.DeleteFunc(slices.Clone(list), func(mac net.HardwareAddr) bool {
-		return slices.ContainsFunc(own, func(i string) bool { return e.text("sys/class/net/"+i+"/address") == mac.String() })
+		return slices.ContainsFunc(own, func(i string) bool { return m.text("sys/class/net/"+i+"/address") == mac.String() })
 	})
 }
 
 // unresolved tells whether the kernel has asked for the MAC address of an address in vain.
-func (e *exam) unresolved(a netip.Addr) bool {
+func (m machine) unresolved(a netip.Addr) bool {
 	const flags = 2 // the third field: 0x2 is ATF_COM of linux/if_arp.h
-	for line := range strings.Lines(e.text("proc/net/arp")) {
+	for line := range strings.Lines(m.text("proc/net/arp")) {
 		if f := strings.Fields(line); len(f) > flags && f[0] == a.String() {
 			return f[flags] == "0x0"
 		}
 	}
 	return false
-}
-
-func join(list []net.HardwareAddr) string {
-	return strings.ReplaceAll(strings.Trim(fmt.Sprint(list), "[]"), " ", " and ")
 }

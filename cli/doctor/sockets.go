@@ -19,26 +19,19 @@ import (
 	"ringcli/verbs/route"
 )
 
+// socketExam is what the ring's sockets need.
+type socketExam struct {
+	System
+	node  machine
+	local netip.Addr     // to speak from, if that is known
+	bind  netip.AddrPort // where the exchange will listen
+	soft  bool           // packets go through sockets
+}
+
 // socket is one of this network namespace.
 type socket struct {
 	local netip.AddrPort
 	inode string
-}
-
-// sockets are those at a port: of UDP any, of TCP those that listen.
-func (e *exam) sockets(protocol string, port uint16) (list []socket) {
-	for _, file := range []string{"proc/net/" + protocol, "proc/net/" + protocol + "6"} {
-		for line := range strings.Lines(e.text(file)) {
-			f := strings.Fields(line)
-			if len(f) < 10 || protocol == "tcp" && f[3] != kernel.Listen {
-				continue
-			}
-			if local, ok := kernel.Address(f[1]); ok && local.Port() == port {
-				list = append(list, socket{local, f[9]})
-			}
-		}
-	}
-	return list
 }
 
 // collides tells whether who binds an address collides with a socket. One that is not known
@@ -56,60 +49,8 @@ type holder struct {
 	name string
 }
 
-// holders looks for who has sockets.
-func (e *exam) holders(list []socket) []holder {
-	by := map[string]holder{}
-	for _, p := range e.list("proc") {
-		pid, err := strconv.Atoi(p)
-		if err != nil {
-			continue
-		}
-		for _, fd := range e.list("proc/" + p + "/fd") {
-			to, _ := fs.ReadLink(e.Files, path.Join("proc", p, "fd", fd)) // or it has just gone
-			if inode, is := strings.CutPrefix(to, "socket:["); is {
-				by[strings.TrimSuffix(inode, "]")] = holder{pid, e.text("proc/" + p + "/comm")}
-			}
-		}
-	}
-	all := make([]holder, len(list))
-	for i, s := range list {
-		all[i] = by[s.inode]
-	}
-	return all
-}
-
 // mostHolders is how many are told.
 const mostHolders = 3
-
-// taken are the sockets at a port in the way of who binds it, and who has them. Those of this
-// process are not in its way.
-func (e *exam) taken(protocol string, bind netip.AddrPort) (who string, first holder) {
-	list := slices.DeleteFunc(e.sockets(protocol, bind.Port()), func(s socket) bool { return !s.collides(bind.Addr()) })
-	if len(list) == 0 {
-		return "", holder{}
-	}
-	var words []string
-	for i, h := range e.holders(list) {
-		switch {
-		case h.pid == os.Getpid():
-			continue
-		case h.pid > 0:
-			words = append(words, fmt.Sprintf("%s, pid %d, has %s", cmp.Or(h.name, "a process"), h.pid, list[i].local))
-		case protocol == "udp" && e.exists("sys/module/rdma_rxe"):
-			words = append(words, fmt.Sprintf("the kernel's rdma_rxe has %s", list[i].local))
-		default:
-			words = append(words, fmt.Sprintf("another user or container, or the kernel, has %s", list[i].local))
-		}
-		if first.pid == 0 {
-			first = h
-		}
-	}
-	words = slices.Compact(words)
-	if more := len(words) - mostHolders; more > 0 {
-		words = append(words[:mostHolders], fmt.Sprintf("and %d more", more))
-	}
-	return strings.Join(words, "; "), first
-}
 
 // end is the command that ends a process.
 func (h holder) end() string {
@@ -119,20 +60,20 @@ func (h holder) end() string {
 	return fmt.Sprintf("kill %d", h.pid)
 }
 
-func (e *exam) udpRow() []Preflight {
+func (e *socketExam) udpRow() Preflight {
 	of := fmt.Sprint(route.RoCEPort)
-	who, first := e.taken("udp", netip.AddrPortFrom(e.local, route.RoCEPort))
+	who, first := e.node.taken("udp", netip.AddrPortFrom(e.local, route.RoCEPort))
 	switch {
 	case who == "":
-		return []Preflight{pass("udp-port", of, "free%s", onAddress(e.local))}
+		return pass("udp-port", of, "free%s", onAddress(e.local))
 	case !e.soft:
-		return []Preflight{pass("udp-port", of, "%s; an RDMA device sends without a socket", who)}
+		return pass("udp-port", of, "%s; an RDMA device sends without a socket", who)
 	}
 	fix := first.end()
-	if first.pid == 0 && e.exists("sys/module/rdma_rxe") {
+	if first.pid == 0 && e.node.exists("sys/module/rdma_rxe") {
 		fix = "rdma link  # names it: --device of its name; or: rdma link delete NAME"
 	}
-	return []Preflight{finding(Warn, "udp-port", of, who).but(codes.PortTaken, "free: on another port only soft devices find this one", fix)}
+	return finding(Warn, "udp-port", of, who).but(codes.PortTaken, "free: on another port only soft devices find this one", fix)
 }
 
 func onAddress(a netip.Addr) string {
@@ -150,27 +91,27 @@ func (e *exam) binds() netip.AddrPort {
 	return netip.AddrPortFrom(netip.Addr{}, uint16(e.asked.TCPPort))
 }
 
-func (e *exam) tcpRow() []Preflight {
-	bind := e.binds()
+func (e *socketExam) tcpRow() Preflight {
+	bind := e.bind
 	of := fmt.Sprint(bind.Port())
-	who, first := e.taken("tcp", bind)
+	who, first := e.node.taken("tcp", bind)
 	if who == "" {
-		return []Preflight{pass("tcp-port", of, "free%s", onAddress(bind.Addr()))}
+		return pass("tcp-port", of, "free%s", onAddress(bind.Addr()))
 	}
-	return []Preflight{finding(Fail, "tcp-port", of, who).but(codes.PortTaken, "free", first.end()+"  # or another --tcp-port on all nodes")}
+	return finding(Fail, "tcp-port", of, who).but(codes.PortTaken, "free", first.end()+"  # or another --tcp-port on all nodes")
 }
 
 // ephemeralRow tells of ports that the kernel may give to any connection.
-func (e *exam) ephemeralRow() []Preflight {
+func (e *socketExam) ephemeralRow() Preflight {
 	const dir = "proc/sys/net/ipv4/"
-	f := strings.Fields(e.text(dir + "ip_local_port_range"))
+	f := strings.Fields(e.node.text(dir + "ip_local_port_range"))
 	if len(f) != 2 {
-		return []Preflight{skip("ephemeral-ports", "", "%s cannot be read", dir+"ip_local_port_range")}
+		return skip("ephemeral-ports", "", "%s cannot be read", dir+"ip_local_port_range")
 	}
 	low, _ := strconv.Atoi(f[0])
 	high, _ := strconv.Atoi(f[1])
-	reserved := e.text(dir + "ip_local_reserved_ports")
-	ports := []int{int(e.binds().Port())}
+	reserved := e.node.text(dir + "ip_local_reserved_ports")
+	ports := []int{int(e.bind.Port())}
 	if e.soft {
 		ports = append(ports, route.RoCEPort)
 	}
@@ -183,10 +124,10 @@ func (e *exam) ephemeralRow() []Preflight {
 	value := fmt.Sprintf("%d to %d", low, high)
 	if len(risk) > 0 {
 		all := strings.Trim(reserved+","+strings.Join(risk, ","), ",")
-		return []Preflight{finding(Warn, "ephemeral-ports", "", value).but(codes.PortTaken, "without "+strings.Join(risk, " and ")+", which any connection may be given",
-			"sysctl -w net.ipv4.ip_local_reserved_ports="+all)}
+		return finding(Warn, "ephemeral-ports", "", value).but(codes.PortTaken, "without "+strings.Join(risk, " and ")+", which any connection may be given",
+			"sysctl -w net.ipv4.ip_local_reserved_ports="+all)
 	}
-	return []Preflight{pass("ephemeral-ports", "", "%s", value)}
+	return pass("ephemeral-ports", "", "%s", value)
 }
 
 // inRanges tells whether a list as in 80,8000-8010 has a port.
@@ -208,21 +149,89 @@ func inRanges(list string, port int) bool {
 // socketBuffer is what soft asks for, of either buffer (verbs/soft/udp).
 const socketBuffer = 8 << 20
 
-func (e *exam) bufferRow() []Preflight {
+func (e *socketExam) bufferRow() Preflight {
 	const dir = "proc/sys/net/core/"
-	in, okIn := e.number(dir + "rmem_max")
-	out, okOut := e.number(dir + "wmem_max")
+	in, okIn := e.node.number(dir + "rmem_max")
+	out, okOut := e.node.number(dir + "wmem_max")
 	value := fmt.Sprintf("rmem_max %s, wmem_max %s", size(in), size(out))
 	switch {
 	case !e.soft:
-		return []Preflight{skip("socket-buffers", "", "no soft device is to be used")}
+		return skip("socket-buffers", "", "no soft device is to be used")
 	case !okIn || !okOut:
-		return []Preflight{skip("socket-buffers", "", "net.core.rmem_max is not to be seen in this network namespace")}
+		return skip("socket-buffers", "", "net.core.rmem_max is not to be seen in this network namespace")
 	case in >= socketBuffer && out >= socketBuffer:
-		return []Preflight{pass("socket-buffers", "", "%s", value)}
-	case e.capable(unix.CAP_NET_ADMIN):
-		return []Preflight{pass("socket-buffers", "", "%s, and CAP_NET_ADMIN lifts them", value)}
+		return pass("socket-buffers", "", "%s", value)
+	case e.node.capable(unix.CAP_NET_ADMIN):
+		return pass("socket-buffers", "", "%s, and CAP_NET_ADMIN lifts them", value)
 	}
-	return []Preflight{finding(Warn, "socket-buffers", "", value).but(codes.Slow, size(socketBuffer)+" each",
-		fmt.Sprintf("sysctl -w net.core.rmem_max=%d net.core.wmem_max=%d", socketBuffer, socketBuffer))}
+	return finding(Warn, "socket-buffers", "", value).but(codes.Slow, size(socketBuffer)+" each",
+		fmt.Sprintf("sysctl -w net.core.rmem_max=%d net.core.wmem_max=%d", socketBuffer, socketBuffer))
+}
+
+// sockets are those at a port: of UDP any, of TCP those that listen.
+func (m machine) sockets(protocol string, port uint16) (list []socket) {
+	for _, file := range []string{"proc/net/" + protocol, "proc/net/" + protocol + "6"} {
+		for line := range strings.Lines(m.text(file)) {
+			f := strings.Fields(line)
+			if len(f) < 10 || protocol == "tcp" && f[3] != kernel.Listen {
+				continue
+			}
+			if local, ok := kernel.Address(f[1]); ok && local.Port() == port {
+				list = append(list, socket{local, f[9]})
+			}
+		}
+	}
+	return list
+}
+
+// holders looks for who has sockets.
+func (m machine) holders(list []socket) []holder {
+	by := map[string]holder{}
+	for _, p := range m.list("proc") {
+		pid, err := strconv.Atoi(p)
+		if err != nil {
+			continue
+		}
+		for _, fd := range m.list("proc/" + p + "/fd") {
+			to, _ := fs.ReadLink(m.FS, path.Join("proc", p, "fd", fd)) // or it has just gone
+			if inode, is := strings.CutPrefix(to, "socket:["); is {
+				by[strings.TrimSuffix(inode, "]")] = holder{pid, m.text("proc/" + p + "/comm")}
+			}
+		}
+	}
+	all := make([]holder, len(list))
+	for i, s := range list {
+		all[i] = by[s.inode]
+	}
+	return all
+}
+
+// taken are the sockets at a port in the way of who binds it, and who has them. Those of this
+// process are not in its way.
+func (m machine) taken(protocol string, bind netip.AddrPort) (who string, first holder) {
+	list := slices.DeleteFunc(m.sockets(protocol, bind.Port()), func(s socket) bool { return !s.collides(bind.Addr()) })
+	if len(list) == 0 {
+		return "", holder{}
+	}
+	var words []string
+	for i, h := range m.holders(list) {
+		switch {
+		case h.pid == os.Getpid():
+			continue
+		case h.pid > 0:
+			words = append(words, fmt.Sprintf("%s, pid %d, has %s", cmp.Or(h.name, "a process"), h.pid, list[i].local))
+		case protocol == "udp" && m.exists("sys/module/rdma_rxe"):
+			words = append(words, fmt.Sprintf("the kernel's rdma_rxe has %s", list[i].local))
+		default:
+			words = append(words, fmt.Sprintf("another user or container, or the kernel, has %s", list[i].local))
+		}
+		if first.pid == 0 {
+			first = h
+		}
+	}
+	words = slices.Compact(words)
+	if more := len(words) - mostHolders; more > 0 {
+		words = append(words[:mostHolders], fmt.Sprintf("and %d more", more))
+	}
+	return strings.Join(words, "; "), first
 }

@@ -83,20 +83,18 @@ func runAll(ctx context.Context, s *session.Session, call command.Call) error {
 	}
 	if rank == 0 {
 		err = render.WriteFile(name, out, func(w io.Writer) error {
-			c := &counting{Writer: w}
-			all := newArchive(c, folder, now, nil)
+			all := newArchive(w, folder, now, nil)
 			for rank, part := range parts {
 				if err := all.adopt(fmt.Sprintf("rank%d", rank), part); err != nil {
 					return err
 				}
 			}
-			err := errors.Join(all.tar.Close(), all.zip.Close())
-			p.File, p.Ranks, p.Files, p.Bytes = out, len(parts), all.packed-len(parts), c.n // of which each has a manifest
-			return err
+			p.Ranks, p.Files = len(parts), all.packed-len(parts) // of which each has a manifest
+			return errors.Join(all.tar.Close(), all.zip.Close())
 		})
 	}
 	if err := s.Member.Agree(ctx, exit.OrInterrupted(ctx, err)); err != nil || rank > 0 {
 		return err
 	}
-	return errors.Join(s.Out.Print(p), hint(s, out))
+	return p.print(s, out)
 }

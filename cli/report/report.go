@@ -94,9 +94,9 @@ func (a About) parts() []part {
 	}
 	parts = append(parts, nodeParts(a.Files)...)
 	if a.Recorder {
-		parts = append(parts, part{"recorder.jsonl", "this rank's flight recorder: `ringcli trace merge` and `show` take it", func(context.Context) ([]byte, error) {
+		parts = append(parts, part{"recorder.json", "this rank's flight recorder: `ringcli trace merge` and `show` take it", func(context.Context) ([]byte, error) {
 			var b bytes.Buffer
-			err := trace.WriteRecordings(&b, trace.DumpLines, []trace.Recording{trace.Record()})
+			err := trace.WriteRecordings(&b, []trace.Recording{trace.Record()})
 			return b.Bytes(), err
 		}})
 	}
@@ -185,18 +185,6 @@ func (a About) pack(ctx context.Context, w io.Writer, folder, title string, now 
 	return Packed{Command: name, OK: true, Ranks: 1, Files: z.packed, LeftOut: z.leftCount}, err
 }
 
-// counting counts what is written.
-type counting struct {
-	io.Writer
-	n int64
-}
-
-func (c *counting) Write(b []byte) (int, error) {
-	n, err := c.Writer.Write(b)
-	c.n += int64(n)
-	return n, err
-}
-
 func aboutOf(s *session.Session, call command.Call) About {
 	return About{Session: s, Table: call.Table, Files: os.DirFS("/"), Environ: os.Environ(), Results: call.Args}
 }
@@ -226,9 +214,7 @@ func run(ctx context.Context, s *session.Session, call command.Call) error {
 	}
 	var p Packed
 	write := func(w io.Writer) (err error) {
-		c := &counting{Writer: w}
-		p, err = a.pack(ctx, c, folder, titleOf(host, now), now)
-		p.File, p.Bytes = out, c.n
+		p, err = a.pack(ctx, w, folder, titleOf(host, now), now)
 		return err
 	}
 	if out == toStdout {
@@ -237,7 +223,17 @@ func run(ctx context.Context, s *session.Session, call command.Call) error {
 	if err := render.WriteFile(name, out, write); err != nil {
 		return exit.OrInterrupted(ctx, err)
 	}
-	return errors.Join(s.Out.Print(p), hint(s, out))
+	return p.print(s, out)
+}
+
+// print shows what was written, and how to look into it.
+func (p Packed) print(s *session.Session, out string) error {
+	info, err := os.Stat(out)
+	if err != nil {
+		return err
+	}
+	p.File, p.Bytes = out, info.Size()
+	return errors.Join(s.Out.Print(p), s.Out.Note(render.Faint, "tar -xzOf %s --wildcards '*/%s' shows what is in it, and what was left out", out, manifest))
 }
 
 // OnFailure packs this node into the file that --report-on-failure names, if it does, since the ring
@@ -261,10 +257,6 @@ func OnFailure(ctx context.Context, s *session.Session, t *command.Table, why er
 		return exit.OrInterrupted(ctx, err)
 	}
 	return render.New(s.Stderr, render.Table).Complain(render.Fair, fmt.Sprintf("the report of this node is in %s: tar -xzOf %[1]s --wildcards '*/%s' shows what is in it", out, manifest))
-}
-
-func hint(s *session.Session, out string) error {
-	return s.Out.Note(render.Faint, "tar -xzOf %s --wildcards '*/%s' shows what is in it, and what was left out", out, manifest)
 }
 
 func outFlags(fs *pflag.FlagSet) {

@@ -55,8 +55,6 @@ With --all, a rank that leads has all ranks do the same.`,
 }
 
 func traceFlags(fs *pflag.FlagSet) {
-	fs.String("format", string(trace.DumpChrome), "format of dump and merge: chrome or lines (JSON lines)")
-	command.Completes(fs, "format", "words", string(trace.DumpChrome), string(trace.DumpLines))
 	fs.StringP("out", "o", "", "file that merge writes")
 	command.Completes(fs, "out", "files")
 	fs.Bool("all", false, "on all ranks, where this one leads")
@@ -98,19 +96,15 @@ func runTrace(ctx context.Context, s *session.Session, call command.Call) error 
 		c, _ := call.Table.Find("trace", command.Line)
 		return lines.Lead(ctx, s, c, call)
 	}
-	format := trace.DumpFormat(command.TextOf(call.Flags, "format"))
-	if format != trace.DumpChrome && format != trace.DumpLines {
-		return exit.Usagef("--format %s: expected %s or %s", format, trace.DumpChrome, trace.DumpLines)
-	}
 	switch what {
 	case "":
 		return printLevels(s)
 	case "show":
 		return traceShow(ctx, s, call)
 	case "dump":
-		return traceDump(s, call, format)
+		return traceDump(s, call)
 	case "merge":
-		return traceMerge(s, call.Args[1:], command.TextOf(call.Flags, "out"), format)
+		return traceMerge(s, call.Args[1:], command.TextOf(call.Flags, "out"))
 	case "recorder":
 		trace.SetRecorder(call.Args[1] == "on")
 		return printLevels(s)
@@ -154,7 +148,7 @@ type TraceFile struct {
 	Lost    uint64 `json:"lost" col:"lost"` // older ones that were overwritten
 }
 
-func traceDump(s *session.Session, call command.Call, format trace.DumpFormat) error {
+func traceDump(s *session.Session, call command.Call) error {
 	path := call.Args[1]
 	if s.Ring != nil && s.Ring.Size() > 1 && (call.Led || s.Follows || !s.Interactive) {
 		// Ranks on one file system must not write over each other: out.json is
@@ -163,7 +157,7 @@ func traceDump(s *session.Session, call command.Call, format trace.DumpFormat) e
 		path = strings.TrimSuffix(path, ext) + ".rank" + strconv.Itoa(s.Ring.Rank()) + ext
 	}
 	r := trace.Record()
-	if err := render.WriteFile("trace dump", path, func(w io.Writer) error { return trace.WriteRecordings(w, format, []trace.Recording{r}) }); err != nil {
+	if err := render.WriteFile("trace dump", path, func(w io.Writer) error { return trace.WriteRecordings(w, []trace.Recording{r}) }); err != nil {
 		return err
 	}
 	return s.Out.Print(TraceFile{Command: "trace", OK: true, Rank: r.Rank, File: path, Events: len(r.Events), Lost: r.Lost.Records + r.Lost.Logs})
@@ -213,7 +207,7 @@ func (c ClockRow) Adjust(column string, cell *render.Cell) {
 	}
 }
 
-func traceMerge(s *session.Session, files []string, out string, format trace.DumpFormat) error {
+func traceMerge(s *session.Session, files []string, out string) error {
 	if out == "" {
 		return exit.Usagef("trace merge: no --out FILE is given: expected where to write the merged trace")
 	}
@@ -231,7 +225,7 @@ func traceMerge(s *session.Session, files []string, out string, format trace.Dum
 	if err != nil {
 		return err
 	}
-	if err := render.WriteFile("trace merge", out, func(w io.Writer) error { return m.Write(w, format) }); err != nil {
+	if err := render.WriteFile("trace merge", out, m.Write); err != nil {
 		return err
 	}
 	if s.Out.Format() != render.JSON {
@@ -300,7 +294,7 @@ func gatherRecordings(ctx context.Context, s *session.Session) ([]trace.Recordin
 	r := lastOperationOf(trace.Record())
 	var b bytes.Buffer
 	z := gzip.NewWriter(&b)
-	err := errors.Join(trace.WriteRecordings(z, trace.DumpLines, []trace.Recording{r}), z.Close())
+	err := errors.Join(trace.WriteRecordings(z, []trace.Recording{r}), z.Close())
 	const most = 512 << 10 // what a control frame holds, with room to spare
 	if err == nil && b.Len() > most {
 		err = exit.Usagef("trace show: the last operation has %d events, too many to gather: `trace dump`, then `ringcli trace show` with the files", len(r.Events))

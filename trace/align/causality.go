@@ -3,6 +3,7 @@ package align
 import (
 	"maps"
 	"math"
+	"slices"
 	"time"
 
 	"ringcli/trace"
@@ -52,7 +53,7 @@ func (a *alignment) match() (pairs []trace.Flow, strange int) {
 			if i == j {
 				continue // one clock cannot be wrong
 			}
-			if a.bounds[i] >= 0 && a.bounds[j] >= 0 && -after > strangeBy+4*(a.bounds[i]+a.bounds[j]) {
+			if a.clocks[i].bound >= 0 && a.clocks[j].bound >= 0 && -after > strangeBy+4*(a.clocks[i].bound+a.clocks[j].bound) {
 				strange++
 				continue
 			}
@@ -64,125 +65,75 @@ func (a *alignment) match() (pairs []trace.Flow, strange int) {
 
 func magnitude(d int64) int64 { return max(d, -d) }
 
-// constraint says that a receive must not end before its send begins:
-// row·x >= least.
-type constraint struct {
-	row   sparse
-	least float64
-	reply []float64 // how x answers to a unit of force along the row; nil: not needed so far
-	gain  float64   // how much row·x then grows
-	force float64   // never negative
-}
-
 const (
-	// passes and effort bound the search. Each pass adds the most violated
-	// segment of each pair of ranks; a handful of passes is the rule. The
-	// effort of one pass, in multiplications, is some hundredths of a second.
-	passes = 50
-	effort = 20_000_000
-	// apart is how far the end of a receive must be behind the start of its
-	// send, in ns, so that it still is when both are rounded.
-	apart = 1.0
-	// aim is how far the search tries to bring it, so that it comes as far as
-	// apart in few steps. No network is that fast.
-	aim = 50.0
+	// passes and sweeps bound the search. Each pass adds the earliest segment of each pair of
+	// ranks; a handful of passes is the rule.
+	passes, sweeps = 50, 1000
+	// apart is how far the end of a receive is moved behind the start of its send, in ns: no
+	// network is that fast.
+	apart = 50
 )
 
-// satisfy moves x as little as possible, in the metric of the least squares,
-// so that all segments arrive after they are sent: Hildreth's method (1957)
-// for the quadratic program, with constraints added as they are violated, and
-// then a shift of whole clocks for what is left.
+// satisfy moves the clocks so that all segments arrive after they are sent, if that can be:
+// those that are early are corrected one after the other (Kaczmarz' method), each clock by
+// as much as it is in doubt.
 func (a *alignment) satisfy(pairs []trace.Flow) {
-	all := make([]constraint, len(pairs))
-	for n, p := range pairs {
-		sent, received := a.list[p.From].Events[p.Send].Start, a.list[p.To].Events[p.Receive].End
-		all[n] = constraint{row: a.row(p.To, received, p.From, sent), least: float64(sent-received) + apart}
-	}
-	var chosen []*constraint
-	met := true
+	var chosen []trace.Flow
 	for range passes {
-		added := false
-		by, worst := a.lacking(pairs, all)
-		maps.DeleteFunc(worst, func(e edge, _ int) bool { return by[e] <= 0 })
-		for _, e := range sorted(worst) {
-			c := &all[worst[e]]
-			if c.reply != nil {
-				continue // it is in the set, and not met well enough
-			}
-			force := make([]float64, len(a.x))
-			for i, p := range c.row.at {
-				force[p] = c.row.value[i]
-			}
-			c.reply = a.normal.solve(force)
-			c.gain = c.row.dot(c.reply)
-			chosen, added = append(chosen, c), true
-		}
-		if len(worst) == 0 || !added && !met {
-			break
-		}
-		met = a.relax(chosen)
-	}
-	a.shift(pairs, all)
-}
-
-// lacking returns for each pair of ranks how much the constraint lacks that lacks most,
-// and its index.
-func (a *alignment) lacking(pairs []trace.Flow, all []constraint) (by map[edge]float64, worst map[edge]int) {
-	by, worst = map[edge]float64{}, map[edge]int{}
-	for n := range all {
-		e := edge{pairs[n].From, pairs[n].To}
-		lacks := all[n].least - all[n].row.dot(a.x)
-		if known, ok := by[e]; !ok || lacks > known {
-			by[e], worst[e] = lacks, n
-		}
-	}
-	return by, worst
-}
-
-// relax adjusts the forces of the chosen constraints one after the other until
-// all are met, those that pull with little to spare. It tells whether they are.
-func (a *alignment) relax(chosen []*constraint) (met bool) {
-	for range max(effort/(len(chosen)*len(a.x)), 10) {
-		met = true
-		for _, c := range chosen {
-			lacking := c.least - c.row.dot(a.x)
-			met = met && lacking <= 0
-			change := max((lacking+aim-apart)/c.gain, -c.force)
-			if change == 0 {
-				continue
-			}
-			c.force += change
-			for i, r := range c.reply {
-				a.x[i] += change * r
+		worst := map[edge]trace.Flow{}
+		for _, p := range pairs {
+			e := edge{p.From, p.To}
+			if known, ok := worst[e]; a.early(p) >= 0 && (!ok || a.early(p) > a.early(known)) {
+				worst[e] = p
 			}
 		}
-		if met {
-			return true
-		}
-	}
-	return false
-}
-
-// shift moves whole clocks until every segment arrives after it is sent, if
-// that can be: the longest paths in the graph of what each pair of ranks lacks
-// (Bellman and Ford). If a path round the ring is longer than 0, no shift helps
-// and none is made.
-func (a *alignment) shift(pairs []trace.Flow, all []constraint) {
-	lacks, _ := a.lacking(pairs, all)
-	by := make([]float64, len(a.list))
-	edges := sorted(lacks)
-	for range len(a.list) + 1 {
-		changed := false
-		for _, e := range edges {
-			if later := by[e.a] + lacks[e]; later > by[e.b]+1e-6 {
-				by[e.b], changed = later, true
-			}
-		}
-		if !changed {
-			for i := range by {
-				a.x[2*i] += by[i] - by[0]
-			}
+		if len(worst) == 0 {
 			return
 		}
+		chosen = slices.AppendSeq(chosen, maps.Values(worst))
+		for range sweeps {
+			moved := false
+			for _, p := range chosen {
+				if by := a.early(p); by >= 0 {
+					a.part(p, by+apart)
+					moved = true
+				}
+			}
+			if !moved {
+				break
+			}
+		}
 	}
+}
+
+// times are those of a segment that must be in this order, on their ranks' own clocks.
+func (a *alignment) times(p trace.Flow) (sent, received int64) {
+	return a.list[p.From].Events[p.Send].Start, a.list[p.To].Events[p.Receive].End
+}
+
+// early is how long before its send a segment arrives, in ns; less than 0 if it does not.
+func (a *alignment) early(p trace.Flow) float64 {
+	sent, received := a.times(p)
+	return float64(sent-received) + a.clocks[p.From].add(sent) - a.clocks[p.To].add(received)
+}
+
+// part moves the send of a segment and its receive apart, in ns.
+func (a *alignment) part(p trace.Flow, by float64) {
+	sent, received := a.times(p)
+	from, to := &a.clocks[p.From], &a.clocks[p.To]
+	share := by / (from.gives(sent) + to.gives(received))
+	from.move(sent, -share)
+	to.move(received, share)
+}
+
+// lever is how far a time is from the middle, in halves of the clock's length.
+func (c *clock) lever(at int64) float64 { return 2 * float64(at-c.middle) / float64(max(c.length, 1)) }
+
+// gives is by how much a move of 1 moves a time, in ns.
+func (c *clock) gives(at int64) float64 { return c.doubt * c.doubt * (1 + c.lever(at)*c.lever(at)) }
+
+// move corrects the offset, and the drift by as much as that is in doubt.
+func (c *clock) move(at int64, by float64) {
+	c.offset += by * c.doubt * c.doubt
+	c.drift += by * c.doubt * c.doubt * c.lever(at) * 2 / float64(max(c.length, 1))
 }

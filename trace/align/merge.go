@@ -35,12 +35,10 @@ type Merged struct {
 // Merge puts the recordings of a ring's ranks, one of each, on the time axis
 // of rank 0.
 //
-// A rank's clock is taken to run at a constant rate. Its offset and rate come
-// from the clock samples of the ring's edges, by weighted least squares over
-// all edges at once, where samples with a short round trip weigh most
-// (David L. Mills, RFC 5905, section 10: the error is at most half the round
-// trip). The fit is then moved as little as possible, in the metric of its own
-// uncertainty, so that no segment's receive ends before its send began.
+// A rank's clock is taken to run at a constant rate. Its offset and rate come from
+// the clock samples of the ring's edges with the shortest round trips. Clocks are then
+// moved by as much as they are in doubt, so that no segment's receive ends before its
+// send began.
 //
 // Ranks that are missing are named in the result; ranks that are there twice,
 // different runs and sizes of the ring are errors. The inputs are not changed.
@@ -64,11 +62,8 @@ func Merge(inputs []trace.Recording) (*Merged, error) {
 		m.warn("no recording of rank %s of %d", enumerate(m.Missing), size)
 	}
 	a := newAlignment(list)
-	if err := a.fit(); err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrMerge, err)
-	}
-	for i, bound := range a.bounds {
-		if bound < 0 {
+	for i, c := range a.clocks {
+		if c.bound < 0 {
 			m.warn("no clock samples connect rank %d with rank %d: placed by its own clock and its segments", list[i].Rank, m.Reference)
 		}
 	}
@@ -78,7 +73,7 @@ func Merge(inputs []trace.Recording) (*Merged, error) {
 	}
 	a.satisfy(pairs)
 
-	m.Ranks, m.Clocks = a.apply(), a.clocks()
+	m.Ranks, m.Clocks = a.apply(), a.fits()
 	m.Segments, m.flows = len(pairs), pairs
 	for _, p := range pairs {
 		if early := m.Ranks[p.From].Events[p.Send].Start - m.Ranks[p.To].Events[p.Receive].End; early > 0 {
@@ -96,10 +91,10 @@ func (m *Merged) warn(format string, args ...any) {
 	m.Warnings = append(m.Warnings, fmt.Sprintf(format, args...))
 }
 
-// Write writes all ranks as one file, in Chrome's format with an arrow for
-// each segment. trace.Read reads it back.
-func (m *Merged) Write(w io.Writer, format trace.DumpFormat) error {
-	return trace.WriteRecordings(w, format, m.Ranks, m.flows...)
+// Write writes all ranks as one file, with an arrow for each segment. trace.Read reads it
+// back.
+func (m *Merged) Write(w io.Writer) error {
+	return trace.WriteRecordings(w, m.Ranks, m.flows...)
 }
 
 // sameRing checks that the recordings are of one ring, each rank once, and

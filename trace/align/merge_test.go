@@ -276,7 +276,7 @@ func TestMergeRefuses(t *testing.T) {
 	}
 }
 
-// TestMergedFiles writes a merge in both formats, checks it, and reads it back.
+// TestMergedFiles writes a merge, checks it, and reads it back.
 func TestMergedFiles(t *testing.T) {
 	w := newWorld(5, 4)
 	for rank := range w.list {
@@ -287,33 +287,29 @@ func TestMergedFiles(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, format := range []trace.DumpFormat{trace.DumpChrome, trace.DumpLines} {
-		var b bytes.Buffer
-		if err := m.Write(&b, format); err != nil {
-			t.Fatal(err)
-		}
-		if format == trace.DumpChrome {
-			if err := tracetest.CheckChrome(bytes.NewReader(b.Bytes())); err != nil {
-				t.Error(err)
-			}
-			if got := strings.Count(b.String(), `"ph":"f"`); got != m.Segments {
-				t.Errorf("%d arrows, want %d", got, m.Segments)
-			}
-		}
-		back, err := trace.Read(&b)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for i := range back {
-			slices.SortStableFunc(m.Ranks[i].Events, func(a, b trace.Event) int { // as Read does
-				return cmp.Or(cmp.Compare(a.Start, b.Start), cmp.Compare(b.End, a.End))
-			})
-		}
-		if !reflect.DeepEqual(back, m.Ranks) {
-			t.Errorf("%s: read back it differs", format)
-		}
-		if _, err := Merge(back); err == nil || !strings.Contains(err.Error(), "merged already") {
-			t.Errorf("merged again: %v", err)
-		}
+	var b bytes.Buffer
+	if err := m.Write(&b); err != nil {
+		t.Fatal(err)
+	}
+	if err := tracetest.CheckChrome(bytes.NewReader(b.Bytes())); err != nil {
+		t.Error(err)
+	}
+	if got := strings.Count(b.String(), `"ph":"f"`); got != m.Segments {
+		t.Errorf("%d arrows, want %d", got, m.Segments)
+	}
+	back, err := trace.Read(&b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range back {
+		slices.SortStableFunc(m.Ranks[i].Events, func(a, b trace.Event) int { // as Read does
+			return cmp.Or(cmp.Compare(a.Start, b.Start), cmp.Compare(b.End, a.End))
+		})
+	}
+	if !reflect.DeepEqual(back, m.Ranks) {
+		t.Error("read back it differs")
+	}
+	if _, err := Merge(back); err == nil || !strings.Contains(err.Error(), "merged already") {
+		t.Errorf("merged again: %v", err)
 	}
 }

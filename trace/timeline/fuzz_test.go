@@ -16,14 +16,9 @@ func FuzzRead(f *testing.F) {
 	trace.NewKind(trace.Collective, trace.OperationName, "$op", "seq", "bytes", "$protocol").Span(trace.Now(), trace.Intern("all-reduce"), 1, 4096, trace.Intern("a \"protocol\" <&> \x1b ä"))
 	trace.AddClockSample(3, trace.Clock(), -5_000_000, 40_000)
 	trace.Warn(trace.Ring, "neighbour is \x1b slow")
-	for _, format := range []trace.DumpFormat{trace.DumpChrome, trace.DumpLines} {
+	for _, list := range [][]trace.Recording{{trace.Record()}, fourRanks()} {
 		var b bytes.Buffer
-		if err := trace.WriteRecordings(&b, format, []trace.Recording{trace.Record()}); err != nil {
-			f.Fatal(err)
-		}
-		f.Add(b.Bytes())
-		b.Reset()
-		if err := trace.WriteRecordings(&b, format, fourRanks()); err != nil {
+		if err := trace.WriteRecordings(&b, list); err != nil {
 			f.Fatal(err)
 		}
 		f.Add(b.Bytes())
@@ -35,7 +30,7 @@ func FuzzRead(f *testing.F) {
 		}
 		_ = show(&bytes.Buffer{}, list, 80, false) // there may be no operation
 		var b bytes.Buffer
-		if err := trace.WriteRecordings(&b, trace.DumpLines, list); err != nil {
+		if err := trace.WriteRecordings(&b, list); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := trace.Read(&b); err != nil {
@@ -48,7 +43,7 @@ func FuzzRead(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if err := m.Write(&bytes.Buffer{}, trace.DumpLines); err != nil {
+		if err := m.Write(&bytes.Buffer{}); err != nil {
 			t.Fatal(err)
 		}
 	})

@@ -31,14 +31,14 @@ type checkedEvent struct {
 // thread is where spans must nest.
 type thread struct{ pid, tid int }
 
-// chain is what the events of an asynchronous span or of an arrow share.
-type chain struct{ cat, id string }
+// arrow is what its events share.
+type arrow struct{ cat, id string }
 
 // CheckChrome checks a trace in Chrome's JSON format, as "Trace Event Format"
 // has it: every event has a name, ph, ts, pid and tid of the right types, X a
-// duration that is not negative, M a known argument, and i a scope; every B
-// has its E and every b its e; the X spans of a thread nest; each arrow has
-// one s and an f that is not before it, and both lie in spans. It returns the
+// duration that is not negative, M a known argument, and i a scope; the X
+// spans of a thread nest; each arrow has one s and an f that is not before it,
+// and both lie in spans. Of other events ringcli writes none. It returns the
 // first fault.
 func CheckChrome(r io.Reader) error {
 	var file struct {
@@ -54,14 +54,14 @@ func CheckChrome(r io.Reader) error {
 	if file.Events == nil {
 		return fmt.Errorf("trace: chrome file: no traceEvents")
 	}
-	c := checker{spans: map[thread][]checkedEvent{}, begun: map[thread][]string{}, open: map[chain]int{}, arrows: map[chain][]checkedEvent{}, reach: map[thread]reach{}}
+	c := checker{spans: map[thread][]checkedEvent{}, arrows: map[arrow][]checkedEvent{}, reach: map[thread]reach{}}
 	events := make([]checkedEvent, len(*file.Events))
 	for i, raw := range *file.Events {
 		if err := readChecked(raw, i, &events[i]); err != nil {
 			return fmt.Errorf("trace: chrome event %d %s: %w", i, bytes.TrimSpace(raw), err)
 		}
 	}
-	// A file need not be in the order of time, but B and E, b and e are read so.
+	// A file need not be in the order of time, but arrows are read so.
 	slices.SortStableFunc(events, func(a, b checkedEvent) int { return cmp.Compare(a.from, b.from) })
 	for i := range events {
 		if err := c.add(&events[i]); err != nil {
@@ -106,54 +106,29 @@ func readChecked(raw json.RawMessage, index int, e *checkedEvent) error {
 
 type checker struct {
 	spans  map[thread][]checkedEvent // X
-	begun  map[thread][]string       // B without E
-	open   map[chain]int             // b without e
-	arrows map[chain][]checkedEvent  // s, t, f
+	arrows map[arrow][]checkedEvent  // s, f
 	reach  map[thread]reach          // of the spans
 }
 
 func (c *checker) add(e *checkedEvent) error {
-	t := thread{*e.PID, *e.TID}
-	id := chain{e.Cat, string(e.ID)}
 	switch *e.Phase {
 	case "X":
+		t := thread{*e.PID, *e.TID}
 		c.spans[t] = append(c.spans[t], *e)
-	case "B":
-		c.begun[t] = append(c.begun[t], *e.Name)
-	case "E":
-		n := len(c.begun[t])
-		if n == 0 || c.begun[t][n-1] != *e.Name {
-			return fmt.Errorf("an E without its B on pid %d, tid %d", t.pid, t.tid)
-		}
-		c.begun[t] = c.begun[t][:n-1]
-	case "b", "e", "s", "t", "f":
+	case "s", "f":
 		if len(e.ID) == 0 {
 			return fmt.Errorf("ph %s without an id", *e.Phase)
 		}
-		return c.addChained(e, id)
+		id := arrow{e.Cat, string(e.ID)}
+		c.arrows[id] = append(c.arrows[id], *e)
 	case "i":
 		if e.Scope != "t" && e.Scope != "p" && e.Scope != "g" {
 			return fmt.Errorf("an instant of scope %q: want t, p or g", e.Scope)
 		}
 	case "M":
 		return checkMetadata(e)
-	case "C":
 	default:
 		return fmt.Errorf("unknown ph %q", *e.Phase)
-	}
-	return nil
-}
-
-func (c *checker) addChained(e *checkedEvent, id chain) error {
-	switch *e.Phase {
-	case "b":
-		c.open[id]++
-	case "e":
-		if c.open[id]--; c.open[id] < 0 {
-			return fmt.Errorf("an e without its b, id %s", id.id)
-		}
-	default:
-		c.arrows[id] = append(c.arrows[id], *e)
 	}
 	return nil
 }
@@ -176,16 +151,6 @@ func checkMetadata(e *checkedEvent) error {
 
 // finish looks at what only the whole file can tell.
 func (c *checker) finish() error {
-	for t, names := range c.begun {
-		if len(names) > 0 {
-			return fmt.Errorf("trace: chrome file: %q on pid %d, tid %d has a B and no E", names[0], t.pid, t.tid)
-		}
-	}
-	for id, n := range c.open {
-		if n > 0 {
-			return fmt.Errorf("trace: chrome file: id %s has a b and no e", id.id)
-		}
-	}
 	for t, spans := range c.spans {
 		if err := checkNesting(t, spans); err != nil {
 			return err
@@ -220,7 +185,7 @@ func checkNesting(t thread, spans []checkedEvent) error {
 }
 
 // checkArrow has the events of an arrow in the order of time.
-func (c *checker) checkArrow(id chain, list []checkedEvent) error {
+func (c *checker) checkArrow(id arrow, list []checkedEvent) error {
 	starts, ends := 0, 0
 	for i := range list {
 		e := &list[i]

@@ -292,7 +292,7 @@ func TestLevelsChangeUnderLoad(t *testing.T) {
 				if err := trace.Set([]string{"wire=debug", "verbs=debug", "off"}[i%3]); err != nil && !errors.Is(err, trace.ErrNoPrints) {
 					t.Error(err)
 				}
-				if err := trace.WriteRecordings(io.Discard, trace.DumpLines, []trace.Recording{trace.Record()}); err != nil {
+				if err := trace.WriteRecordings(io.Discard, []trace.Recording{trace.Record()}); err != nil {
 					t.Error(err)
 				}
 			}
