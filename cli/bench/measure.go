@@ -15,7 +15,7 @@ import (
 	"ringcli/cli/session"
 	"ringcli/cli/timing"
 	"ringcli/collective"
-	"ringcli/collective/device"
+	gpus "ringcli/collective/gpu"
 	"ringcli/collective/lateness"
 	"ringcli/collective/reduce/reference"
 	"ringcli/verbs/gpu"
@@ -31,7 +31,7 @@ type vectors struct {
 	source     *buffers.Source
 	from       Buffers
 	peers      *collective.Symmetric // the ranks' send buffers; nil if they were not asked for or are not mapped
-	device     *device.Vectors       // nil where the host's memory is the operation's
+	device     *gpus.Vectors         // nil where the host's memory is the operation's
 	// Which elements of the vector are sent and received.
 	sent, received collective.Range
 }
@@ -170,10 +170,10 @@ func measure(ctx context.Context, m *session.Member, s *session.Session, o opera
 		}
 		return result, err
 	}
-	if mine.Possible = possibleOf(m, o.bytes()); runs.Path == device.IPC || runs.backend != nil {
+	if mine.Possible = possibleOf(m, o.bytes()); runs.Path == gpus.IPC || runs.backend != nil {
 		mine.Possible = Possible{} // of the edges, over which nothing goes
 	}
-	each, err := session.Share(ctx, m, told{RankMeasurement: mine, Host: route.ThisHost().BootID, Counted: kept.Counted && runs.Path != device.IPC && runs.backend == nil})
+	each, err := session.Share(ctx, m, told{RankMeasurement: mine, Host: route.ThisHost().BootID, Counted: kept.Counted && runs.Path != gpus.IPC && runs.backend == nil})
 	if err != nil {
 		return result, err
 	}

@@ -1,4 +1,4 @@
-package device
+package gpu
 
 import (
 	"context"
@@ -9,7 +9,7 @@ import (
 	"slices"
 	"strings"
 
-	"ringcli/collective/device/kernels"
+	"ringcli/collective/gpu/kernels"
 	"ringcli/collective/reduce"
 	"ringcli/ring"
 	"ringcli/verbs"
