@@ -17,6 +17,7 @@ import (
 	"ringcli/collective"
 	gpus "ringcli/collective/gpu"
 	"ringcli/collective/lateness"
+	"ringcli/collective/plan"
 	"ringcli/collective/reduce/reference"
 	"ringcli/verbs/gpu"
 	"ringcli/verbs/route"
@@ -33,7 +34,7 @@ type vectors struct {
 	peers      *collective.Symmetric // the ranks' send buffers; nil if they were not asked for or are not mapped
 	device     *gpus.Vectors         // nil where the host's memory is the operation's
 	// Which elements of the vector are sent and received.
-	sent, received collective.Range
+	sent, received plan.Range
 }
 
 // allocate makes an operation's buffers, as package collective wants them.
@@ -109,7 +110,7 @@ func prepare(ctx context.Context, m *session.Member, o operation) (r runs, v vec
 
 // bytes are what of a buffer that begins at its element 0, or in place at that of the
 // vector, holds the elements of a range.
-func (v vectors) bytes(b *collective.Buffer, r collective.Range, size int) []byte {
+func (v vectors) bytes(b *collective.Buffer, r plan.Range, size int) []byte {
 	if v.send == v.recv {
 		return b.Bytes()[r.Lo*size : r.Hi*size]
 	}
