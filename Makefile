@@ -111,7 +111,7 @@ test-verbs:
 
 # What wants a real GPU: tests called ...OnGPU, which ask for RINGTEST_GPU=1 (gputest.Real) and
 # skip, with the reason, where there is none. A package that has such tests is listed here.
-test-gpu: GPU_TESTS := ./verbs/gpu ./collective/device/kernels ./cli
+test-gpu: GPU_TESTS := ./verbs/gpu ./collective/gpu/kernels ./cli
 test-gpu:
 	RINGTEST_GPU=1 $(GO) test -count=1 -timeout $(TEST_TIMEOUT) -v -run 'OnGPU$$' $(GPU_TESTS)
 

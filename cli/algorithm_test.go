@@ -7,7 +7,7 @@ import (
 
 	"ringcli/cli/exit"
 	"ringcli/cli/tables"
-	"ringcli/collective"
+	"ringcli/collective/plan"
 )
 
 // Every algorithm gives the right result in every operation, on rings that are no
@@ -16,7 +16,7 @@ func TestEveryAlgorithm(t *testing.T) {
 	t.Parallel()
 	var script, want []string
 	for _, op := range tables.Operations {
-		for _, a := range collective.Algorithms()[1:] {
+		for _, a := range plan.Algorithms()[1:] {
 			line := fmt.Sprintf("%s --algorithm %s --iters 2", op, a)
 			if op.OnVectors() {
 				line += " --size 4092 --check"

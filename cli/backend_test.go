@@ -8,8 +8,8 @@ import (
 	"testing"
 
 	"ringcli/cli/exit"
-	"ringcli/collective"
 	"ringcli/collective/backend/nccltest"
+	"ringcli/collective/plan"
 	"ringcli/collective/reduce"
 	"ringcli/verbs/gpu/gputest"
 	"ringcli/verbs/verbstest"
@@ -213,7 +213,7 @@ func TestNCCLOnGPU(t *testing.T) {
 		t.Skip(text)
 	}
 	var lines []string
-	for _, op := range collective.Operations() {
+	for _, op := range plan.Operations() {
 		for _, typ := range reduce.Types() {
 			for _, red := range reduce.Ops() {
 				if op.Reduces() || red == reduce.Sum {

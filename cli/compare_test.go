@@ -12,6 +12,7 @@ import (
 	"ringcli/cli/bench"
 	"ringcli/cli/exit"
 	"ringcli/collective"
+	"ringcli/collective/plan"
 )
 
 func TestBenchComparesProtocols(t *testing.T) {
@@ -105,7 +106,7 @@ func TestBenchRefuses(t *testing.T) {
 // Names that do not fit are shortened, or stand in two lines.
 func TestCompareHead(t *testing.T) {
 	var list bench.Variants
-	for _, a := range collective.Algorithms()[1:] {
+	for _, a := range plan.Algorithms()[1:] {
 		list = append(list, bench.Variant{Algorithm: a, Protocol: collective.Auto})
 	}
 	if got := bench.CompareHead(list); !slices.Equal(got, []string{"       ring       doubling   tree       inbox      hier"}) {

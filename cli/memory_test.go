@@ -38,7 +38,7 @@ var testGPUs struct {
 func onDevices(t *testing.T, variables []string, args ...string) *process {
 	t.Helper()
 	testGPUs.once.Do(func() {
-		testGPUs.dir = gputest.Build(lasting{t}, "../collective/device/kernels/testdata/gputest.c")
+		testGPUs.dir = gputest.Build(lasting{t}, "../collective/gpu/kernels/testdata/gputest.c")
 	})
 	if testGPUs.dir == "" {
 		t.Skip("gputest was not built, as another test says")

@@ -14,7 +14,7 @@ import (
 
 	"ringcli/cli/exit"
 	"ringcli/cli/render"
-	"ringcli/collective"
+	"ringcli/collective/plan"
 	"ringcli/verbs/verbstest"
 )
 
@@ -38,7 +38,7 @@ func TestLocalProvesEveryCollectiveInEveryWay(t *testing.T) {
 		if code != exit.OK || stderr != "" {
 			t.Fatalf("%d ranks: exit code %d\n%s%s", n, code, stdout, stderr)
 		}
-		for _, op := range render.Words(collective.Operations()) {
+		for _, op := range render.Words(plan.Operations()) {
 			all := variants
 			if op == "all-reduce" {
 				all = append(variants[:len(variants):len(variants)], "receiver-initiated")
@@ -50,7 +50,7 @@ func TestLocalProvesEveryCollectiveInEveryWay(t *testing.T) {
 				}
 			}
 		}
-		if !regexp.MustCompile(fmt.Sprintf(`(?m)^# OK: %d ranks of soft:lo, %d checks, 0 wrong elements \(float32, int32\), [\d.]+ s\n$`, n, len(collective.Operations())*len(variants)+1)).MatchString(stdout) {
+		if !regexp.MustCompile(fmt.Sprintf(`(?m)^# OK: %d ranks of soft:lo, %d checks, 0 wrong elements \(float32, int32\), [\d.]+ s\n$`, n, len(plan.Operations())*len(variants)+1)).MatchString(stdout) {
 			t.Errorf("no verdict in\n%s", stdout)
 		}
 		for line := range strings.Lines(stdout) {

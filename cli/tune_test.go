@@ -8,7 +8,7 @@ import (
 
 	"ringcli/cli/exit"
 	"ringcli/cli/tables"
-	"ringcli/collective"
+	"ringcli/collective/plan"
 )
 
 // ofCommand returns the last of the objects that are of a command and have a field.
@@ -46,8 +46,8 @@ func TestTune(t *testing.T) {
 	path := filepath.Join(folder, "ringcli", "table.json")
 	stdout, _ := start("tune", "-n", "2", "--budget", "2s")
 	sum := ofCommand(t, stdout, "tune", "saved")
-	const sizes = 11                                       // 8 bytes to 16 MiB
-	all := float64(sizes*len(collective.Operations()) + 1) // and a barrier
+	const sizes = 11                                 // 8 bytes to 16 MiB
+	all := float64(sizes*len(plan.Operations()) + 1) // and a barrier
 	if n := sum["points"].(float64); sum["saved"] != path || n < 3 || n > all || sum["of"] != all || sum["ways"].(float64) < 3 {
 		t.Errorf("the summary is %v", sum)
 	}

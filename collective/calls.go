@@ -1,10 +1,9 @@
 package collective
 
-import (
-	"ringcli/collective/plan"
-)
+import "ringcli/collective/plan"
 
-// The vocabulary of calls, which package plan has.
+// What a call and a table are made of. Package plan has more, such as lists of all values and parsers
+// of their names.
 type (
 	Operation   = plan.Operation
 	Algorithm   = plan.Algorithm
@@ -13,8 +12,6 @@ type (
 	CallOptions = plan.CallOptions
 	Table       = plan.Table
 	Rule        = plan.Rule
-	Range       = plan.Range
-	Shape       = plan.Shape
 )
 
 const (
@@ -39,30 +36,3 @@ const (
 	Direct            = plan.Direct
 	ReceiverInitiated = plan.ReceiverInitiated
 )
-
-const (
-	DefaultDepth = plan.DefaultDepth
-	MaxDepth     = plan.MaxDepth
-	NotVerified  = plan.NotVerified
-)
-
-// Operations returns the operations on vectors: all but the barrier.
-func Operations() []Operation { return plan.Operations() }
-
-// AllOperations are those, and then the barrier.
-func AllOperations() []Operation { return plan.AllOperations() }
-
-// Algorithms returns the algorithms that can be asked for, AlgorithmAuto first.
-func Algorithms() []Algorithm { return plan.Algorithms() }
-
-// Protocols returns the protocols that can be asked for, Auto first.
-func Protocols() []Protocol { return plan.Protocols() }
-
-// ParseOperation returns the operation of that name or alias, in any case.
-func ParseOperation(name string) (Operation, error) { return plan.ParseOperation(name) }
-
-// ParseAlgorithm returns the algorithm of that name or alias, in any case; of none it is AlgorithmAuto.
-func ParseAlgorithm(name string) (Algorithm, error) { return plan.ParseAlgorithm(name) }
-
-// ParseProtocol returns the protocol of that name or alias, in any case; of none it is Auto.
-func ParseProtocol(name string) (Protocol, error) { return plan.ParseProtocol(name) }

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"ringcli/collective/plan"
 	"ringcli/collective/reduce"
 	"ringcli/ring"
 	"ringcli/verbs/verbstest"
@@ -148,5 +149,5 @@ func TestCallsOfRooted(t *testing.T) {
 }
 
 func rootedOps() []Operation {
-	return slices.DeleteFunc(Operations(), func(o Operation) bool { return !o.Rooted() })
+	return slices.DeleteFunc(plan.Operations(), func(o Operation) bool { return !o.Rooted() })
 }

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"ringcli/collective/plan"
 	"ringcli/collective/reduce"
 	"ringcli/ring"
 	"ringcli/verbs/memory"
@@ -40,7 +41,7 @@ func TestDetached(t *testing.T) {
 				for i := range in {
 					in[i] = int32(call*count + i + rank)
 				}
-				o := CallOptions{Algorithm: Algorithms()[1+call%(len(Algorithms())-1)]}
+				o := CallOptions{Algorithm: plan.Algorithms()[1+call%(len(plan.Algorithms())-1)]}
 				if err := c.AllReduce(context.Background(), b.Addr(), b.Addr()+count*4, count, reduce.Int32, reduce.Sum, o); err != nil {
 					return err
 				}

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"ringcli/collective/plan"
 	"ringcli/collective/reduce"
 	"ringcli/ring"
 	"ringcli/verbs"
@@ -38,7 +39,7 @@ func TestChannels(t *testing.T) {
 						k.expect(count)
 						for op := range OpBarrier {
 							o := ringWays[rng.IntN(len(ringWays))]
-							o.Segment, o.Depth, o.Sync, o.Verify = 4+rng.IntN(6000), rng.IntN(MaxDepth+1), rng.IntN(4) == 0, rng.IntN(3) == 0
+							o.Segment, o.Depth, o.Sync, o.Verify = 4+rng.IntN(6000), rng.IntN(plan.MaxDepth+1), rng.IntN(4) == 0, rng.IntN(3) == 0
 							k.check(op, count, w.comms[0].elseEager(op, o), rng.IntN(2) == 0)
 						}
 					}

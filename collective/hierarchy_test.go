@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"ringcli/collective/plan"
 	"ringcli/collective/reduce"
 	"ringcli/collective/topology"
 	"ringcli/ring"
@@ -62,7 +63,7 @@ func TestMatrixAlongHosts(t *testing.T) {
 func TestMissingRankAlongHosts(t *testing.T) {
 	verbstest.Long(t)
 	const n, count, missing = 4, 900, 2
-	for _, op := range Operations() {
+	for _, op := range plan.Operations() {
 		t.Run(op.String(), func(t *testing.T) {
 			t.Parallel()
 			w := newWorldOf(t, n, along(2, 2), nil)
@@ -119,7 +120,7 @@ func TestHostsThatAreTold(t *testing.T) {
 	}
 	k := newKit(w, count, reduce.Float32, reduce.Sum)
 	k.expect(count)
-	for _, op := range Operations() {
+	for _, op := range plan.Operations() {
 		k.check(op, count, hierarchical, false)
 		k.check(op, count, hierarchical, true)
 	}

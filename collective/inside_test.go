@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"ringcli/collective/exec"
+	"ringcli/collective/plan"
 	"ringcli/collective/reduce"
 	"ringcli/ring"
 	"ringcli/trace"
@@ -59,7 +60,7 @@ func TestMatrixInside(t *testing.T) {
 			for _, count := range []int{0, 1, 1000, 1<<17 - 1} {
 				k := newKit(w, count, reduce.Float32, reduce.Avg)
 				k.expect(count)
-				for _, op := range Operations() {
+				for _, op := range plan.Operations() {
 					k.check(op, count, hierarchical, false)
 					k.check(op, count, hierarchical, true)
 				}
@@ -98,7 +99,7 @@ func TestNotInside(t *testing.T) {
 	}, nil)
 	k := newKit(w, count, reduce.Float32, reduce.Sum)
 	k.expect(count)
-	for _, op := range Operations() {
+	for _, op := range plan.Operations() {
 		k.check(op, count, hierarchical, false)
 	}
 	for rank, c := range w.comms {

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"ringcli/collective/plan"
 	"ringcli/collective/reduce"
 	"ringcli/collective/reduce/reference"
 	"ringcli/ring"
@@ -130,7 +131,7 @@ func TestLargeByEveryAlgorithm(t *testing.T) {
 		k := newKit(w, count, reduce.Float32, reduce.Avg)
 		k.expect(count)
 		for _, way := range meshWays {
-			for _, op := range Operations() {
+			for _, op := range plan.Operations() {
 				for _, inPlace := range []bool{false, true} {
 					k.check(op, count, way, inPlace)
 				}
@@ -206,7 +207,7 @@ func (m matrix) run(t *testing.T, n int) (cases int) {
 						continue // for long vectors by these there is TestLargeByEveryAlgorithm
 					}
 					for _, inPlace := range []bool{false, true} {
-						for _, op := range Operations() {
+						for _, op := range plan.Operations() {
 							if !op.Reduces() && red != m.ops[0] {
 								continue // it does not depend on the reduction
 							}

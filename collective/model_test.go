@@ -7,6 +7,7 @@ import (
 
 	"ringcli/collective"
 	"ringcli/collective/model"
+	"ringcli/collective/plan"
 	"ringcli/collective/reduce"
 	"ringcli/verbs/soft/rc/rctest/fabric"
 	"ringcli/verbs/verbstest"
@@ -29,7 +30,7 @@ func TestModelMeetsSimulation(t *testing.T) {
 			Ranks: n, Edge: model.Edge{Alpha: alpha / 1e9, Beta: 1 / rate}, Overhead: c.Overhead / 1e9,
 			Gamma: c.Reduce / 1e9, Copy: c.Copy / 1e9,
 		}
-		for _, op := range collective.AllOperations() {
+		for _, op := range plan.AllOperations() {
 			for _, o := range []collective.CallOptions{
 				{Algorithm: collective.AlgorithmRing, Protocol: collective.Eager},
 				{Algorithm: collective.AlgorithmRing, Protocol: collective.RendezvousWrite},
@@ -46,7 +47,7 @@ func TestModelMeetsSimulation(t *testing.T) {
 						}
 						bytes = 0
 					}
-					k, err := collective.Shape{Ranks: n, Slots: 16, SlotSize: 256 << 10}.Plan(
+					k, err := plan.Shape{Ranks: n, Slots: 16, SlotSize: 256 << 10}.Plan(
 						collective.Call{Op: op, Type: reduce.Float32, Count: bytes / 4, CallOptions: o}, collective.Table{})
 					if err != nil {
 						t.Fatal(err)

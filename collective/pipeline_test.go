@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"ringcli/collective/plan"
 	"ringcli/collective/reduce"
 	"ringcli/collective/reduce/reference"
 	"ringcli/ring"
@@ -58,7 +59,7 @@ func TestPipeline(t *testing.T) {
 				ways := append(allWays(), CallOptions{})
 				way := ways[rng.IntN(len(ways))]
 				o := CallOptions{
-					Algorithm: way.Algorithm, Protocol: way.Protocol, Segment: 4 + rng.IntN(12000), Depth: rng.IntN(MaxDepth + 1), Sync: rng.IntN(4) == 0, Verify: rng.IntN(4) == 0,
+					Algorithm: way.Algorithm, Protocol: way.Protocol, Segment: 4 + rng.IntN(12000), Depth: rng.IntN(plan.MaxDepth + 1), Sync: rng.IntN(4) == 0, Verify: rng.IntN(4) == 0,
 				}
 				k.check(op, count, w.comms[0].elseEager(op, o), rng.IntN(2) == 0)
 			}

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"testing"
 
+	"ringcli/collective/plan"
 	"ringcli/collective/script"
 )
 
@@ -226,7 +227,7 @@ func (x *actor) done() bool {
 
 var (
 	scripted  = []Algorithm{AlgorithmRecursiveDoubling, AlgorithmTree, AlgorithmInbox}
-	scriptOps = Operations()
+	scriptOps = plan.Operations()
 )
 
 // forScripts calls f for every script's algorithm, operation and size.

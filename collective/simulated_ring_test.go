@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"ringcli/collective/plan"
 	"ringcli/collective/reduce"
 	"ringcli/verbs/soft/rc/rctest/fabric"
 )
@@ -12,7 +13,7 @@ import (
 // simulatedCall is an all-reduce of so many bytes as so many ranks on several hosts plan it.
 func simulatedCall(t *testing.T, ranks, bytes int, o CallOptions) Call {
 	t.Helper()
-	k, err := Shape{Ranks: ranks, Slots: simulatedSlots, SlotSize: 256 << 10}.Plan(
+	k, err := plan.Shape{Ranks: ranks, Slots: simulatedSlots, SlotSize: 256 << 10}.Plan(
 		Call{Op: OpAllReduce, Type: reduce.Float32, Count: bytes / 4, CallOptions: o}, Table{})
 	if err != nil {
 		t.Fatal(err)

@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"ringcli/collective/plan"
 	"ringcli/collective/reduce"
 	"ringcli/ring"
 	"ringcli/verbs/memory"
@@ -86,7 +87,7 @@ func TestShare(t *testing.T) {
 		return err
 	})
 	for _, way := range sharedWays() {
-		for _, op := range Operations() {
+		for _, op := range plan.Operations() {
 			if op == OpAllReduce || way.Protocol != ReceiverInitiated {
 				k.check(op, count, w.comms[0].elseEager(op, way), op == OpAllReduce)
 			}

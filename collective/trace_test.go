@@ -9,6 +9,7 @@ import (
 	"sync"
 	"testing"
 
+	"ringcli/collective/plan"
 	"ringcli/collective/reduce"
 	"ringcli/ring"
 	"ringcli/trace"
@@ -79,7 +80,7 @@ func TestRecorderUnderLoad(t *testing.T) {
 			}
 		})
 		for i := range 30 {
-			k.check(OpAllReduce, count, CallOptions{Protocol: Protocols()[i%4], Segment: 1000}, i%2 == 0)
+			k.check(OpAllReduce, count, CallOptions{Protocol: plan.Protocols()[i%4], Segment: 1000}, i%2 == 0)
 		}
 	})
 }

@@ -26,6 +26,7 @@ import (
 	"ringcli/cli/session"
 	"ringcli/cli/timing"
 	"ringcli/collective"
+	"ringcli/collective/plan"
 	"ringcli/configs"
 	"ringcli/verbs/gpu"
 )
@@ -69,7 +70,7 @@ of their own.`
 	benchP2P = "p2p"
 )
 
-var benchWords = append(render.Words(collective.AllOperations()), benchP2P)
+var benchWords = append(render.Words(plan.AllOperations()), benchP2P)
 
 func checkBenchArgs(args []string) error {
 	if len(args) != 1 {
@@ -83,7 +84,7 @@ func checkBenchArgs(args []string) error {
 
 // benchOperation returns the operation that a word names, aliases included.
 func benchOperation(word string) string {
-	if o, err := collective.ParseOperation(word); err == nil {
+	if o, err := plan.ParseOperation(word); err == nil {
 		return o.String()
 	} else if word == benchP2P {
 		return word
@@ -101,8 +102,8 @@ func benchFlags(fs *pflag.FlagSet) {
 	fs.VarP(new(configs.SizeValue), "begin", "b", "least size in bytes (default 8, or 64 for p2p)")
 	fs.VarP(new(configs.SizeValue), "end", "e", "greatest size in bytes (default 64M, or 16M for p2p)")
 	command.NumberFlag(fs, "factor", "f", 0, 1, 1<<20, "the factor from a size to the next", "factor from a size to the next (default 2, or 4 for p2p)")
-	listFlag(fs, "algorithm", collective.Algorithms(), collective.ParseAlgorithm)
-	listFlag(fs, "protocol", collective.Protocols(), collective.ParseProtocol)
+	listFlag(fs, "algorithm", plan.Algorithms(), plan.ParseAlgorithm)
+	listFlag(fs, "protocol", plan.Protocols(), plan.ParseProtocol)
 	vectorFlags(fs)
 	backendFlag(fs, true)
 	rootFlag(fs)

@@ -8,6 +8,7 @@ import (
 	"ringcli/cli/command"
 	"ringcli/cli/session"
 	"ringcli/collective"
+	"ringcli/collective/plan"
 )
 
 // Rows are the commands that run in a ring, in -c and -f.
@@ -38,7 +39,7 @@ so that its table shows what is affected; times are those of float32. With
 		Row(),
 		TuneRow(),
 	}
-	for _, o := range collective.Operations() {
+	for _, o := range plan.Operations() {
 		summary, about := o.Help()
 		list = append(list, command.Row{
 			Name: o.String(), Aliases: o.Aliases(), Group: command.GroupCollective, Where: command.Line, Summary: summary,

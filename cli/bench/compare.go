@@ -10,7 +10,7 @@ import (
 	"ringcli/cli/bench/batch"
 	"ringcli/cli/session"
 	"ringcli/cli/timing"
-	"ringcli/collective/device"
+	gpus "ringcli/collective/gpu"
 	"ringcli/verbs/route"
 )
 
@@ -120,7 +120,7 @@ func (r *rounds) resultOf(ctx context.Context, w int, means []float64) (result M
 		return result, err
 	}
 	mine := RankMeasurement{Rank: m.Comm.Rank(), Time: r.watches[w].Times(), LinkRate: linkRate(m), Possible: r.possible}
-	if runs.Path == device.IPC || runs.backend != nil {
+	if runs.Path == gpus.IPC || runs.backend != nil {
 		mine.Possible = Possible{}
 	}
 	mine.Time.Mean = timing.ThreePlaces(timing.Median(means))

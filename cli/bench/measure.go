@@ -15,8 +15,9 @@ import (
 	"ringcli/cli/session"
 	"ringcli/cli/timing"
 	"ringcli/collective"
-	"ringcli/collective/device"
+	gpus "ringcli/collective/gpu"
 	"ringcli/collective/lateness"
+	"ringcli/collective/plan"
 	"ringcli/collective/reduce/reference"
 	"ringcli/verbs/gpu"
 	"ringcli/verbs/route"
@@ -31,9 +32,9 @@ type vectors struct {
 	source     *buffers.Source
 	from       Buffers
 	peers      *collective.Symmetric // the ranks' send buffers; nil if they were not asked for or are not mapped
-	device     *device.Vectors       // nil where the host's memory is the operation's
+	device     *gpus.Vectors         // nil where the host's memory is the operation's
 	// Which elements of the vector are sent and received.
-	sent, received collective.Range
+	sent, received plan.Range
 }
 
 // allocate makes an operation's buffers, as package collective wants them.
@@ -109,7 +110,7 @@ func prepare(ctx context.Context, m *session.Member, o operation) (r runs, v vec
 
 // bytes are what of a buffer that begins at its element 0, or in place at that of the
 // vector, holds the elements of a range.
-func (v vectors) bytes(b *collective.Buffer, r collective.Range, size int) []byte {
+func (v vectors) bytes(b *collective.Buffer, r plan.Range, size int) []byte {
 	if v.send == v.recv {
 		return b.Bytes()[r.Lo*size : r.Hi*size]
 	}
@@ -170,10 +171,10 @@ func measure(ctx context.Context, m *session.Member, s *session.Session, o opera
 		}
 		return result, err
 	}
-	if mine.Possible = possibleOf(m, o.bytes()); runs.Path == device.IPC || runs.backend != nil {
+	if mine.Possible = possibleOf(m, o.bytes()); runs.Path == gpus.IPC || runs.backend != nil {
 		mine.Possible = Possible{} // of the edges, over which nothing goes
 	}
-	each, err := session.Share(ctx, m, told{RankMeasurement: mine, Host: route.ThisHost().BootID, Counted: kept.Counted && runs.Path != device.IPC && runs.backend == nil})
+	each, err := session.Share(ctx, m, told{RankMeasurement: mine, Host: route.ThisHost().BootID, Counted: kept.Counted && runs.Path != gpus.IPC && runs.backend == nil})
 	if err != nil {
 		return result, err
 	}

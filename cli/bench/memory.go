@@ -12,23 +12,23 @@ import (
 	"ringcli/cli/session"
 	"ringcli/collective"
 	"ringcli/collective/backend"
-	"ringcli/collective/device"
+	gpus "ringcli/collective/gpu"
 	"ringcli/collective/journal"
 	"ringcli/verbs/gpu"
 )
 
 // OnMemory says in whose memory the vectors are, if not the host's, and how they travel.
 type OnMemory struct {
-	Memory  string      `json:"memory,omitempty"`   // such as cuda:0
-	Path    device.Path `json:"path,omitempty"`     // of memory that is a GPU's
-	PathWhy string      `json:"path_why,omitempty"` // not by IPC
+	Memory  string    `json:"memory,omitempty"`   // such as cuda:0
+	Path    gpus.Path `json:"path,omitempty"`     // of memory that is a GPU's
+	PathWhy string    `json:"path_why,omitempty"` // not by IPC
 }
 
 // pathWords are what paths are to people. A vendor's back end tells none.
-var pathWords = map[device.Path]string{
-	"":            "as the back end's library moves it",
-	device.IPC:    "kernels read the peers' memory by its IPC handles",
-	device.Staged: "staged through pinned memory of the host",
+var pathWords = map[gpus.Path]string{
+	"":          "as the back end's library moves it",
+	gpus.IPC:    "kernels read the peers' memory by its IPC handles",
+	gpus.Staged: "staged through pinned memory of the host",
 }
 
 // memoryNotes say so below a table; none of the host's memory.
@@ -69,7 +69,7 @@ func (v *vectors) onDevice(ctx context.Context, m *session.Member, o operation) 
 	if err == nil {
 		v.device, err = team.Vectors(ctx, m.Comm, v.send, v.recv)
 	}
-	if lack, ok := errors.AsType[*device.LackError](err); ok { // the same on all ranks
+	if lack, ok := errors.AsType[*gpus.LackError](err); ok { // the same on all ranks
 		code := exit.Critical
 		if lack.Lacks {
 			code = exit.Usage
@@ -87,7 +87,7 @@ type runs struct {
 	flying  []collective.Call // in flight at once; none: asked runs by itself
 	backend backend.Backend   // of a vendor; nil of our ring
 	timeout time.Duration     // of one of its calls
-	on      *device.Prepared  // nil where the host's memory is the operation's
+	on      *gpus.Prepared    // nil where the host's memory is the operation's
 }
 
 // on is the operation on its buffers. What cannot be run is refused on all ranks alike.
@@ -109,7 +109,7 @@ func (o operation) on(m *session.Member, v vectors) (r runs, err error) {
 	if v.device == nil {
 		r.plan, err = m.Comm.Plan(call)
 	} else {
-		var p device.Prepared
+		var p gpus.Prepared
 		p, err = v.device.Prepare(call)
 		r.plan, r.on, r.OnMemory = p.Call, &p, OnMemory{o.place.String(), p.Path, p.Why}
 	}

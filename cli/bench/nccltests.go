@@ -15,6 +15,7 @@ import (
 	"ringcli/cli/render"
 	"ringcli/cli/session"
 	"ringcli/collective"
+	"ringcli/collective/plan"
 	"ringcli/collective/reduce"
 	"ringcli/ring"
 	"ringcli/verbs/pcie"
@@ -167,7 +168,7 @@ func (b BenchSummary) NCCLTests() string {
 	}
 	_, word, _ := strings.Cut(b.Command, " ")
 	name := word
-	if op, err := collective.ParseOperation(word); err == nil {
+	if op, err := plan.ParseOperation(word); err == nil {
 		name = ncclTestsName(op)
 	}
 	return fmt.Sprintf("# %-20s : %d %s\n# %-20s : %.6g %s\n#\n# Collective test concluded: %s\n#\n\n",

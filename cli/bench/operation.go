@@ -20,6 +20,7 @@ import (
 	"ringcli/cli/session"
 	"ringcli/collective"
 	"ringcli/collective/backend"
+	"ringcli/collective/plan"
 	"ringcli/collective/reduce"
 	"ringcli/collective/reduce/reference"
 	"ringcli/configs"
@@ -164,15 +165,15 @@ func callOptions(s *session.Session, call command.Call) (o collective.CallOption
 	if err != nil {
 		return o, err
 	}
-	if o.Segment, o.Depth = int(c.Size("segment")), c.Int("depth"); o.Depth > collective.MaxDepth {
-		return o, exit.Usagef("depth is %d, expected 1 to %d segments in flight", o.Depth, collective.MaxDepth)
+	if o.Segment, o.Depth = int(c.Size("segment")), c.Int("depth"); o.Depth > plan.MaxDepth {
+		return o, exit.Usagef("depth is %d, expected 1 to %d segments in flight", o.Depth, plan.MaxDepth)
 	}
 	if call.Flags.Lookup("sync") == nil {
 		return o, nil // a barrier
 	}
 	o.Sync, o.Verify = command.IsOn(call.Flags, "sync"), command.IsOn(call.Flags, verifySegments)
 	if o.Verify && slices.ContainsFunc(variants, func(w Variant) bool { return w.Protocol == collective.Direct }) {
-		return o, exit.Usagef("%s: --%s with --protocol %s: %s", call.Name, verifySegments, collective.Direct, collective.NotVerified)
+		return o, exit.Usagef("%s: --%s with --protocol %s: %s", call.Name, verifySegments, collective.Direct, plan.NotVerified)
 	}
 	return o, nil
 }
@@ -252,7 +253,7 @@ func repeated(s *session.Session, call command.Call) (operation, error) {
 		name = call.Args[0]
 	}
 	var err error
-	if o.op, err = collective.ParseOperation(name); err == nil {
+	if o.op, err = plan.ParseOperation(name); err == nil {
 		o.options, err = callOptions(s, call)
 	}
 	if fs.Lookup("root") != nil {

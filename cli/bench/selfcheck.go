@@ -15,6 +15,7 @@ import (
 	"ringcli/cli/render"
 	"ringcli/cli/session"
 	"ringcli/collective"
+	"ringcli/collective/plan"
 	"ringcli/collective/reduce"
 )
 
@@ -68,7 +69,7 @@ func selfCheck(ctx context.Context, s *session.Session, others Variants) error {
 		return err
 	}
 	// Phases before what consists of them.
-	operations := collective.Operations()
+	operations := plan.Operations()
 	slices.SortStableFunc(operations, func(a, b collective.Operation) int { return a.Phases() - b.Phases() })
 	for _, op := range operations {
 		list := others

@@ -14,6 +14,7 @@ import (
 	"ringcli/cli/session"
 	"ringcli/collective"
 	"ringcli/collective/backend"
+	"ringcli/collective/plan"
 	"ringcli/configs"
 )
 
@@ -48,8 +49,8 @@ func variantOf(p collective.Call) Variant {
 // All-reduce has all that others have.
 func variantsOf(c *collective.Comm, op collective.Operation) Variants {
 	var list Variants
-	for _, a := range collective.Algorithms()[1:] {
-		for _, p := range collective.Protocols()[1:] {
+	for _, a := range plan.Algorithms()[1:] {
+		for _, p := range plan.Protocols()[1:] {
 			if w := (Variant{Algorithm: a, Protocol: p}); w.runs(c, op) {
 				list = append(list, w)
 			}
@@ -205,11 +206,11 @@ func possible(m *session.Member, s *session.Session, o operation, list Variants)
 // with each protocol that there is for it. Several protocols are the ring's unless
 // an algorithm is named.
 func askedVariants(s *session.Session, call command.Call) (Variants, error) {
-	algorithms, err := asked(s, call, "algorithm", collective.ParseAlgorithm)
+	algorithms, err := asked(s, call, "algorithm", plan.ParseAlgorithm)
 	if err != nil {
 		return nil, err
 	}
-	protocols, err := asked(s, call, "protocol", collective.ParseProtocol)
+	protocols, err := asked(s, call, "protocol", plan.ParseProtocol)
 	if err != nil {
 		return nil, err
 	}

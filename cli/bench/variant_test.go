@@ -6,6 +6,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"ringcli/collective"
+	"ringcli/collective/plan"
 )
 
 func TestAlgorithmList(t *testing.T) {
@@ -13,7 +14,7 @@ func TestAlgorithmList(t *testing.T) {
 		"ring": "ring", "auto": "auto", "RING , rd": "ring,recursive-doubling", "all": "ring,recursive-doubling,tree,inbox,hierarchical",
 		"star": "", "": "", "ring,": "", "auto,ring": "", "rd,doubling": "", "all,ring": "",
 	} {
-		l := listFlag(pflag.NewFlagSet("", pflag.ContinueOnError), "algorithm", collective.Algorithms(), collective.ParseAlgorithm)
+		l := listFlag(pflag.NewFlagSet("", pflag.ContinueOnError), "algorithm", plan.Algorithms(), plan.ParseAlgorithm)
 		l.Value = nil
 		err := l.Set(text)
 		if (err == nil) != (want != "") || l.String() != want {
@@ -66,7 +67,7 @@ func TestProtocolList(t *testing.T) {
 		"eager": "eager", "auto": "auto", "eager,rendezvous": "eager,rendezvous-write", "eager,recv-init": "eager,receiver-initiated", " Eager , rdv-read ": "eager,rendezvous-read",
 		"fast": "", "": "", "eager,": "", "auto,eager": "", "rendezvous,rendezvous-write": "",
 	} {
-		l := listFlag(pflag.NewFlagSet("", pflag.ContinueOnError), "protocol", collective.Protocols(), collective.ParseProtocol)
+		l := listFlag(pflag.NewFlagSet("", pflag.ContinueOnError), "protocol", plan.Protocols(), plan.ParseProtocol)
 		l.Value = &[]collective.Protocol{collective.Eager}
 		err := l.Set(text)
 		if want == "" {

@@ -18,6 +18,7 @@ import (
 	"ringcli/cli/timing"
 	"ringcli/collective"
 	"ringcli/collective/model"
+	"ringcli/collective/plan"
 	"ringcli/collective/reduce"
 	"ringcli/collective/topology"
 	"ringcli/configs"
@@ -67,9 +68,9 @@ LogGP for the costs; what differs is in the source, package collective/model.`,
 
 func modelFlags(fs *pflag.FlagSet) {
 	command.NumberFlag(fs, "ranks", "n", standardRanks, 2, mostRanks, "the ranks", "ranks of the ring")
-	operations := collective.AllOperations()
+	operations := plan.AllOperations()
 	first := collective.OpAllReduce
-	command.ChoiceFlag(fs, "op", "operation", &first, operations, collective.ParseOperation, "operation: "+strings.Join(render.Words(operations), ", "))
+	command.ChoiceFlag(fs, "op", "operation", &first, operations, plan.ParseOperation, "operation: "+strings.Join(render.Words(operations), ", "))
 	command.ChoiceFlag(fs, "type", "type", new(reduce.Float32), reduce.Types(), reduce.ParseType, "element type")
 	command.DurationFlag(fs, "alpha", 0, "time of a message beside its length, one way, such as 3us")
 	rateFlag(fs, "beta", 0, "bandwidth of an edge, each way, such as 48GB/s or 400Gb/s")
@@ -91,7 +92,7 @@ func modelFlags(fs *pflag.FlagSet) {
 type modelling struct {
 	op     collective.Operation
 	typ    reduce.Type
-	shape  collective.Shape
+	shape  plan.Shape
 	sizes  []uint64
 	m      model.Machine
 	costs  ModelCosts
@@ -142,7 +143,7 @@ func newModelling(s *session.Session, call command.Call) (*modelling, error) {
 	}
 	ranks := command.NumberOf(fs, "ranks")
 	line := command.Value[time.Duration](fs, "line").Seconds()
-	g.shape = collective.Shape{Ranks: ranks, Slots: config.Int("slots"), SlotSize: int(config.Size("slot-size")), Shared: line > 0}
+	g.shape = plan.Shape{Ranks: ranks, Slots: config.Int("slots"), SlotSize: int(config.Size("slot-size")), Shared: line > 0}
 	g.m = model.Machine{
 		Ranks: ranks, Edge: model.Edge{Alpha: command.Value[time.Duration](fs, "alpha").Seconds(), Beta: command.Value[rate](fs, "beta").perByte()},
 		Overhead: command.Value[time.Duration](fs, "overhead").Seconds(), Line: line,
@@ -222,8 +223,8 @@ func (g *modelling) call(size uint64, v bench.Variant) (collective.Call, error) 
 // variants are all that such a ring has of the operation at the least size, at which every
 // one can be.
 func (g *modelling) variants() (list []bench.Variant, err error) {
-	for _, a := range collective.Algorithms()[1:] {
-		for _, p := range collective.Protocols()[1:] {
+	for _, a := range plan.Algorithms()[1:] {
+		for _, p := range plan.Protocols()[1:] {
 			v := bench.Variant{Algorithm: a, Protocol: p}
 			k, failed := g.call(g.sizes[0], v)
 			if failed != nil {

@@ -17,7 +17,7 @@ import (
 	"ringcli/cli/tables"
 	"ringcli/collective"
 	"ringcli/collective/backend"
-	"ringcli/collective/device"
+	gpus "ringcli/collective/gpu"
 	"ringcli/configs/codes"
 	"ringcli/ring"
 	"ringcli/ring/bootstrap/calls"
@@ -32,7 +32,7 @@ type Member struct {
 	Ring *ring.Ring
 	Comm *collective.Comm
 	// Devices are the ranks' GPUs, by what was asked for.
-	Devices map[string]*device.Team
+	Devices map[string]*gpus.Team
 	// Backends are the vendors' that were asked for, by their names and where.
 	Backends map[string]backend.Backend
 	// Command is what runs: the name of a command of a line.
@@ -56,7 +56,7 @@ type Member struct {
 
 // Team is the ranks with their GPUs, made when it is first asked for: by their places or, where a
 // back end has chosen them, whose name is by, as it has. All ranks call it, and it fails on all alike.
-func (m *Member) Team(ctx context.Context, place gpu.Place, by string) (*device.Team, error) {
+func (m *Member) Team(ctx context.Context, place gpu.Place, by string) (*gpus.Team, error) {
 	key := place.String()
 	if by != "" {
 		key = by // the same on all ranks, as the place need not be
@@ -64,12 +64,12 @@ func (m *Member) Team(ctx context.Context, place gpu.Place, by string) (*device.
 	if t := m.Devices[key]; t != nil {
 		return t, nil
 	}
-	t, err := device.Join(ctx, m.Ring, place)
+	t, err := gpus.Join(ctx, m.Ring, place)
 	if err != nil {
 		return nil, err
 	}
 	if m.Devices == nil {
-		m.Devices = map[string]*device.Team{}
+		m.Devices = map[string]*gpus.Team{}
 	}
 	m.Devices[key] = t
 	return t, nil

@@ -16,6 +16,7 @@ import (
 	"ringcli/cli/exit"
 	"ringcli/cli/render"
 	"ringcli/collective"
+	"ringcli/collective/plan"
 )
 
 // File holds tables that were tuned, one for each kind of ring:
@@ -222,4 +223,4 @@ func CheckSave(path string) (f File, err error) {
 }
 
 // What is tuned.
-var Operations = collective.AllOperations()
+var Operations = plan.AllOperations()

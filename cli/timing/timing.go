@@ -7,7 +7,7 @@ import (
 
 	"github.com/HdrHistogram/hdrhistogram-go"
 
-	"ringcli/collective"
+	"ringcli/collective/plan"
 )
 
 // Times are the percentiles of an operation's time over its iterations, in
@@ -70,7 +70,7 @@ func (s *Stopwatch) Times() Times {
 // microseconds (nccl-tests, doc/PERFORMANCE.md). busbw is what each link of a
 // ring carries.
 func Bandwidth(operation string, bytes uint64, n int, us float64) (algbw, busbw float64) {
-	op, err := collective.ParseOperation(operation)
+	op, err := plan.ParseOperation(operation)
 	if err != nil || us <= 0 || n < 1 {
 		return 0, 0
 	}

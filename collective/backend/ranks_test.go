@@ -16,6 +16,7 @@ import (
 
 	"ringcli/collective"
 	"ringcli/collective/backend/nccltest"
+	"ringcli/collective/plan"
 	"ringcli/collective/reduce"
 	"ringcli/collective/reduce/reference"
 	"ringcli/configs/usage"
@@ -207,7 +208,7 @@ func (r *rank) operate(ctx context.Context, b Backend, k collective.Call, inPlac
 
 // calls are those of every operation.
 func calls(size int, types []reduce.Type, counts []int) (list []collective.Call) {
-	for _, op := range collective.Operations() {
+	for _, op := range plan.Operations() {
 		for _, typ := range types {
 			for _, red := range reduce.Ops() {
 				if !op.Reduces() && red != reduce.Sum {

@@ -20,9 +20,6 @@ import (
 // plan.Direct has no segments: a checksum would be made of the very bytes that it is compared
 // with.
 
-// CorruptionError says that a segment is not what its sender read from its memory.
-type CorruptionError = ring.CorruptionError
-
 // landedSum is the checksum of a segment that lies in its place, as its sender made it.
 type landedSum struct {
 	position int
@@ -76,7 +73,7 @@ func (f *flow) sumArrived(ch *channel, data []byte, sum uint32, segment, lo int,
 	if !f.call.Verify || found == sum {
 		return nil
 	}
-	return &CorruptionError{
+	return &ring.CorruptionError{
 		Edge: ring.Direction{From: ch.edge.Peer, To: f.x.rank}, Doing: f.doing(segment, gathers),
 		From: uint64(lo * f.size), Bytes: uint64(len(data)), Expected: sum, Found: found,
 	}

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"ringcli/collective"
+	"ringcli/collective/plan"
 	"ringcli/collective/reduce"
 	"ringcli/collective/topology"
 )
@@ -19,7 +20,7 @@ func planned(t *testing.T, op collective.Operation, a collective.Algorithm, p co
 	if op != collective.OpBarrier {
 		k.Type, k.Count = reduce.Float32, bytes/4
 	}
-	s := collective.Shape{Ranks: ranks, Slots: 16, SlotSize: 256 << 10, Shared: p == collective.Direct}
+	s := plan.Shape{Ranks: ranks, Slots: 16, SlotSize: 256 << 10, Shared: p == collective.Direct}
 	k, err := s.Plan(k, collective.Table{})
 	if err != nil {
 		t.Fatal(err)
@@ -78,7 +79,7 @@ func TestAlongHosts(t *testing.T) {
 	const size, l, h = 1 << 20, 4, 4
 	hosts := topology.Sized(slices.Repeat([]int{l}, h)...)
 	m := Machine{Ranks: l * h, Hosts: hosts, Edge: Edge{1e-6, 1 / 1e9}, Within: &Edge{1e-6, 1 / 20e9}}
-	shape := collective.Shape{Ranks: l * h, Slots: 16, SlotSize: 256 << 10, Hosts: hosts}
+	shape := plan.Shape{Ranks: l * h, Slots: 16, SlotSize: 256 << 10, Hosts: hosts}
 	k, err := shape.Plan(collective.Call{Op: collective.OpAllReduce, Type: reduce.Float32, Count: size / 4, CallOptions: collective.CallOptions{Algorithm: collective.AlgorithmHierarchical}}, collective.Table{})
 	if err != nil {
 		t.Fatal(err)
@@ -160,12 +161,12 @@ func TestEverything(t *testing.T) {
 		func(m *Machine) { m.SendByte, m.RecvByte = 1/5e9, 1/5e9 },
 	}
 	for _, n := range []int{1, 2, 3, 4, 7, 8, 100} {
-		for _, op := range collective.AllOperations() {
-			for _, a := range collective.Algorithms()[1:] {
-				for _, p := range collective.Protocols()[1:] {
+		for _, op := range plan.AllOperations() {
+			for _, a := range plan.Algorithms()[1:] {
+				for _, p := range plan.Protocols()[1:] {
 					before := 0.0
 					for size := 1 << 10; size <= 1<<30; size <<= 5 {
-						s := collective.Shape{Ranks: n, Slots: 16, SlotSize: 256 << 10, Shared: true}
+						s := plan.Shape{Ranks: n, Slots: 16, SlotSize: 256 << 10, Shared: true}
 						if n >= 4 && n%2 == 0 {
 							s.Hosts = topology.Sized(n/2, n/2)
 						}
@@ -208,10 +209,10 @@ func TestAuto(t *testing.T) {
 	for _, n := range []int{9, 16, 48, 64, 256, 1024} {
 		for mbps, m := range map[int]Machine{0: software, 100_000: port, 400_000: fast} {
 			m.Ranks, m.Gamma, m.Copy = n, 1/20e9, 1/20e9
-			for _, op := range collective.Operations() {
+			for _, op := range plan.Operations() {
 				for size := 1 << 10; size <= 1<<28; size <<= 3 {
 					time := func(a collective.Algorithm, p collective.Protocol) float64 {
-						s := collective.Shape{Ranks: n, Slots: 16, SlotSize: 256 << 10, Software: mbps == 0, LinkMbps: mbps}
+						s := plan.Shape{Ranks: n, Slots: 16, SlotSize: 256 << 10, Software: mbps == 0, LinkMbps: mbps}
 						k, err := s.Plan(collective.Call{Op: op, Type: reduce.Float32, Count: size / 4, CallOptions: collective.CallOptions{Algorithm: a, Protocol: p}}, collective.Table{})
 						if err != nil {
 							t.Fatal(err)

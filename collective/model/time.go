@@ -1,9 +1,13 @@
 package model
 
-import "ringcli/collective"
+import (
+	"ringcli/collective"
+
+	"ringcli/collective/plan"
+)
 
 // Time returns how long the ranks of a machine take for a call in seconds: a call as
-// [collective.Shape.Plan] or [collective.Comm.Plan] returns it, with buffers of its own for
+// [plan.Shape.Plan] or [collective.Comm.Plan] returns it, with buffers of its own for
 // the data that it sends (out of place).
 func (m *Machine) Time(k collective.Call) float64 {
 	switch {
@@ -15,7 +19,7 @@ func (m *Machine) Time(k collective.Call) float64 {
 	alone, _ := m.messages(&k)
 	if k.Sync && k.Op.Phases() == 2 { // a barrier between the phases
 		alone += m.Time(collective.Call{Op: collective.OpBarrier, CallOptions: collective.CallOptions{
-			Algorithm: collective.AlgorithmRing, Protocol: collective.Eager, Segment: 1, Depth: collective.DefaultDepth,
+			Algorithm: collective.AlgorithmRing, Protocol: collective.Eager, Segment: 1, Depth: plan.DefaultDepth,
 		}})
 	}
 	return alone

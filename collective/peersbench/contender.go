@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"ringcli/collective"
+	"ringcli/collective/plan"
 )
 
 // role says what a contender's times are compared with.
@@ -192,7 +193,7 @@ func names(list []contender) (names []string) {
 
 // algorithmContenders are ringcli's algorithms, on several hosts. The inbox is for few ranks.
 func algorithmContenders() (list []contender) {
-	for _, a := range collective.Algorithms() {
+	for _, a := range plan.Algorithms() {
 		if a != collective.AlgorithmInbox {
 			list = append(list, contender{name: "ringcli-" + a.String(), what: "ringcli, algorithm " + a.String(), role: roleOurs, hosts: true, start: runRingcli(buffersAlloc, "", a)})
 		}

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"ringcli/collective"
+	"ringcli/collective/plan"
 	"ringcli/configs"
 )
 
@@ -34,7 +35,7 @@ type options struct {
 	baseline                              string // another build of this program; empty for none
 }
 
-var operations = collective.AllOperations()
+var operations = plan.AllOperations()
 
 func operationNames() (names []string) {
 	for _, op := range operations {

@@ -20,6 +20,7 @@ import (
 
 	"ringcli/collective"
 	"ringcli/collective/plain"
+	"ringcli/collective/plan"
 	"ringcli/collective/reduce"
 	"ringcli/ring"
 	"ringcli/verbs"
@@ -102,7 +103,7 @@ func (r *rank) run() (err error) {
 	if r.pin && !r.pinned {
 		return r.bind()
 	}
-	if r.options.Algorithm, err = collective.ParseAlgorithm(r.algorithm); err != nil {
+	if r.options.Algorithm, err = plan.ParseAlgorithm(r.algorithm); err != nil {
 		return err
 	}
 	runtime.LockOSThread() // as ringcli does

@@ -8,6 +8,7 @@ import (
 
 	"ringcli/collective/reduce"
 	"ringcli/collective/reduce/reference"
+	"ringcli/collective/script"
 	"ringcli/collective/sharedmem"
 	"ringcli/collective/topology"
 )
@@ -31,11 +32,11 @@ const (
 // of each other one, which weighs little among all that a host has.
 const MaxInboxRanks = 8
 
-// algorithm is the description of an Algorithm; its programs and scripts are
-// with the operations.
+// algorithm is the description of an Algorithm.
 type algorithm struct {
 	reduce.Naming
-	order reference.Order // of operands
+	order  reference.Order  // of operands
+	script script.Algorithm // nil round the ring
 	// protocols are those that its messages can travel by, beside Auto and Eager.
 	// Rendezvous is not for algorithms whose messages take less time than the round
 	// trip of RTS and CTS; where all ranks read each other's memory, there is no need
@@ -47,10 +48,10 @@ type algorithm struct {
 var algorithms = [...]algorithm{
 	AlgorithmAuto:              {Naming: reduce.Naming{Name: "auto"}},
 	AlgorithmRing:              {Naming: reduce.Naming{Name: "ring"}, order: reference.RingOrder, protocols: []Protocol{RendezvousWrite, RendezvousRead, Direct, ReceiverInitiated}},
-	AlgorithmRecursiveDoubling: {Naming: reduce.Naming{Name: "recursive-doubling", Aliases: []string{"rd", "doubling"}}, order: reference.DoublingOrder},
-	AlgorithmTree:              {Naming: reduce.Naming{Name: "tree"}, order: reference.TreeOrder},
-	AlgorithmInbox:             {Naming: reduce.Naming{Name: "inbox"}, order: reference.RankOrder, protocols: []Protocol{Direct}, maxRanks: MaxInboxRanks},
-	AlgorithmHierarchical:      {Naming: reduce.Naming{Name: "hierarchical", Aliases: []string{"hier"}}, order: reference.HostsOrder},
+	AlgorithmRecursiveDoubling: {Naming: reduce.Naming{Name: "recursive-doubling", Aliases: []string{"rd", "doubling"}}, order: reference.DoublingOrder, script: script.Doubling},
+	AlgorithmTree:              {Naming: reduce.Naming{Name: "tree"}, order: reference.TreeOrder, script: script.Tree},
+	AlgorithmInbox:             {Naming: reduce.Naming{Name: "inbox"}, order: reference.RankOrder, script: script.OneShot, protocols: []Protocol{Direct}, maxRanks: MaxInboxRanks},
+	AlgorithmHierarchical:      {Naming: reduce.Naming{Name: "hierarchical", Aliases: []string{"hier"}}, order: reference.HostsOrder, script: script.Hierarchical},
 }
 
 var algorithmNames = reduce.Names[Algorithm]{

@@ -40,7 +40,7 @@ type operation struct {
 	busFactor func(n float64) float64
 
 	program func(*program.Program) // round the ring
-	scripts map[Algorithm]func(*script.Script)
+	script  func(script.Operations)
 }
 
 var operations = [...]operation{
@@ -52,12 +52,7 @@ result.`,
 		reduces: true, gathers: true, send: wholeVector, recv: wholeVector,
 		busFactor: func(n float64) float64 { return 2 * (n - 1) / n },
 		program:   (*program.Program).AllReduce,
-		scripts: map[Algorithm]func(*script.Script){
-			AlgorithmRecursiveDoubling: (*script.Script).DoublingAllReduce,
-			AlgorithmTree:              (*script.Script).TreeAllReduce,
-			AlgorithmInbox:             (*script.Script).InboxAllReduce,
-			AlgorithmHierarchical:      (*script.Script).HierarchyAllReduce,
-		},
+		script:    script.Operations.AllReduce,
 	},
 	OpReduceScatter: {
 		Naming:  reduce.Naming{Name: "reduce-scatter", Aliases: []string{"reducescatter", "rs"}},
@@ -67,12 +62,7 @@ r*count/n to (r+1)*count/n of the result.`,
 		reduces: true, send: wholeVector, recv: ownChunk,
 		busFactor: func(n float64) float64 { return (n - 1) / n },
 		program:   (*program.Program).ReduceScatter,
-		scripts: map[Algorithm]func(*script.Script){
-			AlgorithmRecursiveDoubling: (*script.Script).DoublingReduceScatter,
-			AlgorithmTree:              (*script.Script).TreeReduceScatter,
-			AlgorithmInbox:             (*script.Script).InboxReduceScatter,
-			AlgorithmHierarchical:      (*script.Script).HierarchyReduceScatter,
-		},
+		script:    script.Operations.ReduceScatter,
 	},
 	OpAllGather: {
 		Naming:  reduce.Naming{Name: "all-gather", Aliases: []string{"allgather", "ag"}},
@@ -82,12 +72,7 @@ whole vector.`,
 		gathers: true, send: ownChunk, recv: wholeVector,
 		busFactor: func(n float64) float64 { return (n - 1) / n },
 		program:   (*program.Program).AllGather,
-		scripts: map[Algorithm]func(*script.Script){
-			AlgorithmRecursiveDoubling: (*script.Script).DoublingAllGather,
-			AlgorithmTree:              (*script.Script).TreeAllGather,
-			AlgorithmInbox:             (*script.Script).InboxAllGather,
-			AlgorithmHierarchical:      (*script.Script).HierarchyAllGather,
-		},
+		script:    script.Operations.AllGather,
 	},
 	OpBroadcast: {
 		Naming:  reduce.Naming{Name: "broadcast", Aliases: []string{"bcast", "bc"}},
@@ -96,12 +81,7 @@ whole vector.`,
 		gathers: true, rooted: true, send: ofRoot, recv: wholeVector,
 		busFactor: func(float64) float64 { return 1 },
 		program:   (*program.Program).Broadcast,
-		scripts: map[Algorithm]func(*script.Script){
-			AlgorithmRecursiveDoubling: (*script.Script).DoublingBroadcast,
-			AlgorithmTree:              (*script.Script).TreeBroadcast,
-			AlgorithmInbox:             (*script.Script).InboxBroadcast,
-			AlgorithmHierarchical:      (*script.Script).HierarchyBroadcast,
-		},
+		script:    script.Operations.Broadcast,
 	},
 	OpReduce: {
 		Naming:  reduce.Naming{Name: "reduce", Aliases: []string{"red"}},
@@ -111,12 +91,7 @@ gets the whole result.`,
 		reduces: true, rooted: true, send: wholeVector, recv: ofRoot,
 		busFactor: func(float64) float64 { return 1 },
 		program:   (*program.Program).Reduce,
-		scripts: map[Algorithm]func(*script.Script){
-			AlgorithmRecursiveDoubling: (*script.Script).DoublingReduce,
-			AlgorithmTree:              (*script.Script).TreeReduce,
-			AlgorithmInbox:             (*script.Script).InboxReduce,
-			AlgorithmHierarchical:      (*script.Script).HierarchyReduce,
-		},
+		script:    script.Operations.Reduce,
 	},
 	// A barrier is an all-gather of nothing: the last message comes when every rank has
 	// sent its own. It needs only its n-1 hops round the ring.
@@ -125,12 +100,7 @@ gets the whole result.`,
 		summary: "Wait for all ranks; nobody goes on before the last has come",
 		about:   `Returns on no rank before every rank has called it. No data are moved.`,
 		program: (*program.Program).AllGather,
-		scripts: map[Algorithm]func(*script.Script){
-			AlgorithmRecursiveDoubling: (*script.Script).Disseminate,
-			AlgorithmTree:              (*script.Script).TreeAllGather,
-			AlgorithmInbox:             (*script.Script).InboxAllGather,
-			AlgorithmHierarchical:      (*script.Script).HierarchyBarrier,
-		},
+		script:  script.Operations.Barrier,
 	},
 }
 

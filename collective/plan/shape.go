@@ -37,11 +37,11 @@ func (s Shape) Plan(k Call, t Table) (Call, error) {
 // Script makes a rank's script of a planned call that does not go round the ring. The
 // memory of an old one is used again. hosts may be nil, but for AlgorithmHierarchical.
 func (c *Call) Script(s *script.Script, rank, ranks int, hosts *topology.Hosts) {
-	write := operations[c.Op].scripts[c.Algorithm]
+	by := algorithms[c.Algorithm].script
 	if c.Halved(ranks) {
-		write = (*script.Script).DoublingByHalves
+		by = script.Halving
 	}
-	s.Compile(write, c.Op.wholly(), c.Root, rank, ranks, hosts)
+	s.Compile(by, operations[c.Op].script, c.Op.wholly(), c.Root, rank, ranks, hosts)
 }
 
 // Halved tells whether a planned call is an all-reduce by recursive doubling that goes by

@@ -1,7 +1,5 @@
 package reduce
 
-import "math"
-
 // Finish completes a reduction over n ranks in place: it divides the elements
 // of buf, which hold the sums, by n where op is Avg, and does nothing for the
 // other operations. With a single rank there was no step, and the bits stay as
@@ -34,19 +32,20 @@ func Finish(t Type, op Op, n int, buf []byte) {
 			e[i] = narrowB16(widenB16(e[i]) / by)
 		}
 	case Float32:
-		e, by := view[uint32](buf), float32(n)
-		for i := range e {
-			e[i] = math.Float32bits(canonical32(math.Float32frombits(e[i]) / by))
-		}
+		divideFloat[float32](buf, n)
 	case Float64:
-		e, by := view[uint64](buf), float64(n)
-		for i := range e {
-			e[i] = math.Float64bits(canonical64(math.Float64frombits(e[i]) / by))
-		}
+		divideFloat[float64](buf, n)
 	}
 }
 
-// The divisions are made in 64 bits, since n need not fit the element.
+func divideFloat[T float](buf []byte, n int) {
+	e, by := view[T](buf), T(n)
+	for i := range e {
+		e[i] = canonical(e[i] / by)
+	}
+}
+
+// Integers are divided in 64 bits, since n need not fit the element.
 
 func divideSigned[T int8 | int32 | int64](buf []byte, n int) {
 	e, by := view[T](buf), int64(n)

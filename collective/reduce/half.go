@@ -2,11 +2,10 @@ package reduce
 
 import "math"
 
-// The canonical NaN of each float type: quiet, positive, payload zero.
+// The canonical NaN of float types: quiet, positive, payload zero. That of float32 is 0x7fc00000.
 const (
 	nan16  = 0x7e00
 	nanB16 = 0x7fc0
-	nan32  = 0x7fc00000
 	nan64  = 0x7ff8000000000000
 )
 

@@ -2,75 +2,41 @@ package reduce
 
 import "math"
 
-// Go's min and max already propagate NaN and hold -0 less than +0; what is left
-// to every kernel is to make a NaN result canonical.
+type float interface{ float32 | float64 }
 
-func canonical32(f float32) float32 {
+// canonical makes a NaN the canonical one. Go's min and max already propagate NaN and hold -0 less
+// than +0, so that this is all that is left to the kernels. Narrowing nan64 gives nan32.
+func canonical[T float](f T) T {
 	if f != f {
-		return math.Float32frombits(nan32)
+		return T(math.Float64frombits(nan64))
 	}
 	return f
 }
 
-func canonical64(f float64) float64 {
-	if f != f {
-		return math.Float64frombits(nan64)
-	}
-	return f
-}
-
-func sum32(dst, a, b []byte) {
-	d, x, y := operands[float32](dst, a, b)
+func sumFloat[T float](dst, a, b []byte) {
+	d, x, y := operands[T](dst, a, b)
 	for i := range d {
-		d[i] = canonical32(x[i] + y[i])
+		d[i] = canonical(x[i] + y[i])
 	}
 }
 
-func prod32(dst, a, b []byte) {
-	d, x, y := operands[float32](dst, a, b)
+func prodFloat[T float](dst, a, b []byte) {
+	d, x, y := operands[T](dst, a, b)
 	for i := range d {
-		d[i] = canonical32(x[i] * y[i])
+		d[i] = canonical(x[i] * y[i])
 	}
 }
 
-func min32(dst, a, b []byte) {
-	d, x, y := operands[float32](dst, a, b)
+func minFloat[T float](dst, a, b []byte) {
+	d, x, y := operands[T](dst, a, b)
 	for i := range d {
-		d[i] = canonical32(min(x[i], y[i]))
+		d[i] = canonical(min(x[i], y[i]))
 	}
 }
 
-func max32(dst, a, b []byte) {
-	d, x, y := operands[float32](dst, a, b)
+func maxFloat[T float](dst, a, b []byte) {
+	d, x, y := operands[T](dst, a, b)
 	for i := range d {
-		d[i] = canonical32(max(x[i], y[i]))
-	}
-}
-
-func sum64(dst, a, b []byte) {
-	d, x, y := operands[float64](dst, a, b)
-	for i := range d {
-		d[i] = canonical64(x[i] + y[i])
-	}
-}
-
-func prod64(dst, a, b []byte) {
-	d, x, y := operands[float64](dst, a, b)
-	for i := range d {
-		d[i] = canonical64(x[i] * y[i])
-	}
-}
-
-func min64(dst, a, b []byte) {
-	d, x, y := operands[float64](dst, a, b)
-	for i := range d {
-		d[i] = canonical64(min(x[i], y[i]))
-	}
-}
-
-func max64(dst, a, b []byte) {
-	d, x, y := operands[float64](dst, a, b)
-	for i := range d {
-		d[i] = canonical64(max(x[i], y[i]))
+		d[i] = canonical(max(x[i], y[i]))
 	}
 }

@@ -25,8 +25,8 @@ var plain = kernels{
 	Uint64:   {sum[uint64], prod[uint64], minimum[uint64], maximum[uint64], sum[uint64]},
 	Float16:  {sum16, prod16, min16, max16, sum16},
 	BFloat16: {sumB16, prodB16, minB16, maxB16, sumB16},
-	Float32:  {sum32, prod32, min32, max32, sum32},
-	Float64:  {sum64, prod64, min64, max64, sum64},
+	Float32:  {sumFloat[float32], prodFloat[float32], minFloat[float32], maxFloat[float32], sumFloat[float32]},
+	Float64:  {sumFloat[float64], prodFloat[float64], minFloat[float64], maxFloat[float64], sumFloat[float64]},
 }
 
 // Lookup returns the kernel of one step of op over elements of type t; for Avg

@@ -31,17 +31,17 @@ func sorted(text string) string {
 	return "(" + a + " " + b + ")"
 }
 
-// TestDoublingByHalves plays all-reduce by halves, with vectors of fewer elements than there are
+// TestHalving plays all-reduce by halves, with vectors of fewer elements than there are
 // ranks and of many segments, at any depth: no rank waits for ever or gets a message that it does
 // not expect, and the order of operands is that of recursive doubling.
-func TestDoublingByHalves(t *testing.T) {
+func TestHalving(t *testing.T) {
 	for _, n := range []int{2, 3, 4, 5, 6, 7, 8, 11, 16} {
 		alone := topology.Sized(n)
-		played := func(write func(*Script), round, count, segment, depth, slots int, inPlace bool) []player {
+		played := func(by Algorithm, round, count, segment, depth, slots int, inPlace bool) []player {
 			p := &players{t: t, rng: rand.New(rand.NewPCG(uint64(round), 7)), ranks: make([]player, n), wire: map[[2]int][]parcel{}, slots: slots,
 				name: fmt.Sprintf("%d ranks, %d elements by %d, depth %d, %d slots, in place %v", n, count, segment, depth, slots, inPlace)}
 			for rank := range p.ranks {
-				p.ranks[rank].begin(write, "all-reduce", alone, rank, 0, count, segment, depth, inPlace)
+				p.ranks[rank].begin(by, Operations.AllReduce, "all-reduce", alone, rank, 0, count, segment, depth, inPlace)
 			}
 			p.play()
 			for rank := range p.ranks {
@@ -56,12 +56,12 @@ func TestDoublingByHalves(t *testing.T) {
 			}
 			return p.ranks
 		}
-		want := sorted(played((*Script).DoublingAllReduce, 0, 1, 1, 1, 1, false)[0].output[0])
+		want := sorted(played(Doubling, 0, 1, 1, 1, 1, false)[0].output[0])
 		for round, shape := range []struct{ count, segment, depth, slots int }{
 			{n - 1, 4, 4, 8}, {n*3 + 1, 1000, 2, 1}, {n*29 + 3, 2, 1, 1}, {n*29 + 3, 2, 3, 2}, {n*29 + 3, 3, 4, 8}, {n*29 + 3, 3, 16, 1},
 		} {
 			for _, inPlace := range []bool{false, true} {
-				ranks := played((*Script).DoublingByHalves, round, shape.count, shape.segment, shape.depth, shape.slots, inPlace)
+				ranks := played(Halving, round, shape.count, shape.segment, shape.depth, shape.slots, inPlace)
 				for rank := range ranks {
 					for i, got := range ranks[rank].output {
 						if sorted(got) != want {

@@ -44,31 +44,32 @@ import "ringcli/collective/topology"
 // rank r that owns the chunk r but the rank that [topology.Hosts.Order] has at r, so that what
 // goes between two ranks is one run of the vector.
 
-// along is a rank's place in the hierarchy.
+// along is the algorithm along the hosts, with a rank's place in it.
 type along struct {
+	*Writer
 	*topology.Hosts
 	host, place int
 	here        []int // the ranks of the host that messages go to, and this one
 	set         Span
-	own         Span // of it
+	chunk       Span // of it, which this rank owns
 }
 
-// hierarchy begins a script along the hosts.
-func (s *Script) hierarchy() along {
-	h := s.hosts
-	s.Whole = false
-	a := along{Hosts: h, host: h.Host(s.rank), place: h.Place(s.rank), here: h.On(s.rank), set: Span(h.Set(s.rank))}
-	if s.Between {
-		a.here, a.place = []int{s.rank}, 0
+// Hierarchical is the algorithm along the hosts.
+func Hierarchical(w *Writer) Operations {
+	h := w.hosts
+	w.script.Whole = false
+	a := &along{Writer: w, Hosts: h, host: h.Host(w.rank), place: h.Place(w.rank), here: h.On(w.rank), set: Span(h.Set(w.rank))}
+	if w.script.Between {
+		a.here, a.place = []int{w.rank}, 0
 	}
-	a.own = a.at(s.rank)
+	a.chunk = a.at(w.rank)
 	return a
 }
 
 // byRank makes chunks those of the ranks.
-func (s *Script) byRank() {
-	if !s.hosts.Ordered() {
-		s.Order = s.hosts.Order()
+func (a *along) byRank() {
+	if !a.Ordered() {
+		a.script.Order = a.Order()
 	}
 }
 
@@ -107,139 +108,126 @@ func (a *along) foreign(host int, f func(owner int, chunk Span)) {
 	}
 }
 
-// HierarchyAllReduce writes all-reduce along the hosts.
-func (s *Script) HierarchyAllReduce() {
-	a := s.hierarchy()
-	s.reduceSets(&a, OperandOutput, a.own)
-	s.lap = 1
-	s.gatherSets(&a, OperandOutput)
+func (a *along) AllReduce() {
+	a.reduceSets(OperandOutput, a.chunk)
+	a.lap = 1
+	a.gatherSets(OperandOutput)
 }
 
-// HierarchyReduceScatter writes reduce-scatter along the hosts.
-func (s *Script) HierarchyReduceScatter() {
-	s.byRank()
-	a := s.hierarchy()
-	s.reduceSets(&a, OperandOutput, a.own)
+func (a *along) ReduceScatter() {
+	a.byRank()
+	a.reduceSets(OperandOutput, a.chunk)
 }
 
-// HierarchyAllGather writes all-gather along the hosts.
-func (s *Script) HierarchyAllGather() {
-	s.byRank()
-	a := s.hierarchy()
-	s.gatherSets(&a, OperandInput)
+func (a *along) AllGather() {
+	a.byRank()
+	a.gatherSets(OperandInput)
 }
 
-// HierarchyBarrier writes the barrier along the hosts: an all-gather of nothing, whose chunks are
-// one as good as another.
-func (s *Script) HierarchyBarrier() {
-	a := s.hierarchy()
-	s.gatherSets(&a, OperandInput)
-}
+// Barrier is an all-gather of nothing, in which the order of chunks does not matter.
+func (a *along) Barrier() { a.gatherSets(OperandInput) }
 
-// HierarchyBroadcast writes broadcast along the hosts.
-func (s *Script) HierarchyBroadcast() {
-	a, from := s.hierarchy(), OperandOutput
-	root, first := s.rank == s.root, a.Host(s.root)
+func (a *along) Broadcast() {
+	from := OperandOutput
+	root, first := a.rank == a.root, a.Host(a.root)
 	if root {
 		from = OperandInput
-		a.beside(-1, func(rank int) { s.send(rank, Span(a.Set(rank)), from) })
-	} else if a.host == first && !s.Between {
-		s.copy(s.root, a.set)
+		a.beside(-1, func(rank int) { a.send(rank, Span(a.Set(rank)), from) })
+	} else if a.host == first && !a.script.Between {
+		a.copy(a.root, a.set)
 	}
 	if a.host == first {
 		a.beyond(-1, func(host int) {
-			a.foreign(host, func(owner int, chunk Span) { s.send(owner, chunk, from) })
+			a.foreign(host, func(owner int, chunk Span) { a.send(owner, chunk, from) })
 		})
 	} else {
-		s.copy(a.Counterpart(s.rank, first), a.own)
+		a.copy(a.Counterpart(a.rank, first), a.chunk)
 	}
-	s.lap = 1
+	a.lap = 1
 	a.beyond(-1, func(host int) {
 		if host != first {
-			s.send(a.Counterpart(s.rank, host), a.own, from)
+			a.send(a.Counterpart(a.rank, host), a.chunk, from)
 		}
 	})
 	if a.host != first {
-		s.copyForeign(&a)
+		a.copyForeign()
 	}
 	a.beside(-1, func(rank int) {
-		if rank != s.root {
-			s.send(rank, a.set, from)
+		if rank != a.root {
+			a.send(rank, a.set, from)
 		}
 	})
 	if !root {
-		a.beside(1, func(rank int) { s.copy(rank, Span(a.Set(rank))) })
+		a.beside(1, func(rank int) { a.copy(rank, Span(a.Set(rank))) })
 	}
 }
 
-// HierarchyReduce writes reduce along the hosts.
-func (s *Script) HierarchyReduce() {
-	a := s.hierarchy()
-	last := a.Host(s.root)
+func (a *along) Reduce() {
+	last := a.Host(a.root)
 	switch {
-	case s.rank == s.root || s.Between && a.host == last:
-		s.reduceSets(&a, OperandOutput, a.own)
-		s.lap = 1
-		s.copyForeign(&a)
-		a.beside(1, func(rank int) { s.copy(rank, Span(a.Set(rank))) })
+	case a.rank == a.root || a.script.Between && a.host == last:
+		a.reduceSets(OperandOutput, a.chunk)
+		a.lap = 1
+		a.copyForeign()
+		a.beside(1, func(rank int) { a.copy(rank, Span(a.Set(rank))) })
 	case a.host == last:
-		s.reduceSets(&a, OperandPartial, a.set)
-		s.lap = 1
+		a.reduceSets(OperandPartial, a.set)
+		a.lap = 1
 		a.beyond(1, func(host int) {
 			a.foreign(host, func(owner int, chunk Span) {
 				m := Move{Do: MoveStore, Peer: owner, Lo: chunk.Lo, Hi: chunk.Hi, To: OperandPartial}
-				s.resultIn(&m)
+				a.resultIn(&m)
 			})
 		})
-		s.send(s.root, a.set, OperandPartial)
+		a.send(a.root, a.set, OperandPartial)
 	default:
-		s.reduceSets(&a, OperandPartial, a.own)
-		s.lap = 1
-		s.send(a.Counterpart(s.rank, last), a.own, OperandPartial)
+		a.reduceSets(OperandPartial, a.chunk)
+		a.lap = 1
+		a.send(a.Counterpart(a.rank, last), a.chunk, OperandPartial)
 	}
 }
 
 // reduceSets reduces the set in the host and the own chunk between the hosts, whose result is
 // left in the receive buffer or in a new area of partial results.
-func (s *Script) reduceSets(a *along, to Operand, area Span) {
+func (a *along) reduceSets(to Operand, area Span) {
 	left, from := len(a.here)+a.Number()-2, OperandInput
 	reduce := func(peer int, r Span) {
 		if left--; left == 0 {
 			m := Move{Do: MoveReduce, Peer: peer, Lo: r.Lo, Hi: r.Hi, From: from, To: to, Last: true}
 			if from == OperandPartial {
-				m.Area = s.newest()
+				m.Area = a.newest()
 			}
 			if to == OperandPartial {
-				s.Areas, s.sent = append(s.Areas, area), false
+				a.script.Areas, a.sent = append(a.script.Areas, area), false
 			}
-			s.resultIn(&m)
+			a.resultIn(&m)
 			return
 		}
-		s.reduce(peer, r, from, OperandPartial, false)
+		a.reduce(peer, r, from, OperandPartial, false)
 		from = OperandPartial
 	}
-	a.beside(-1, func(rank int) { s.send(rank, Span(a.Set(rank)), OperandInput) })
+	a.beside(-1, func(rank int) { a.send(rank, Span(a.Set(rank)), OperandInput) })
 	a.beside(1, func(rank int) { reduce(rank, a.set) })
 	a.beyond(-1, func(host int) {
-		a.foreign(host, func(owner int, chunk Span) { s.send(owner, chunk, from) })
+		a.foreign(host, func(owner int, chunk Span) { a.send(owner, chunk, from) })
 	})
-	a.beyond(1, func(host int) { reduce(a.Counterpart(s.rank, host), a.own) })
+	a.beyond(1, func(host int) { reduce(a.Counterpart(a.rank, host), a.chunk) })
 }
 
 // gatherSets gathers the set between the hosts, and all sets in the host.
-func (s *Script) gatherSets(a *along, from Operand) {
-	a.beyond(-1, func(host int) { s.send(a.Counterpart(s.rank, host), a.own, from) })
-	s.copyForeign(a)
-	if a.set != a.own {
+func (a *along) gatherSets(from Operand) {
+	a.beyond(-1, func(host int) { a.send(a.Counterpart(a.rank, host), a.chunk, from) })
+	a.copyForeign()
+	if a.set != a.chunk {
 		from = OperandOutput
 	}
-	a.beside(-1, func(rank int) { s.send(rank, a.set, from) })
-	a.beside(1, func(rank int) { s.copy(rank, Span(a.Set(rank))) })
+	a.beside(-1, func(rank int) { a.send(rank, a.set, from) })
+	a.beside(1, func(rank int) { a.copy(rank, Span(a.Set(rank))) })
 }
 
 // copyForeign receives the chunks of the set from their owners on other hosts.
-func (s *Script) copyForeign(a *along) {
+func (a *along) copyForeign() {
 	a.beyond(1, func(host int) {
-		a.foreign(host, func(owner int, chunk Span) { s.copy(owner, chunk) })
+		a.foreign(host, func(owner int, chunk Span) { a.copy(owner, chunk) })
 	})
 }

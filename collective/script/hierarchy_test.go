@@ -182,9 +182,9 @@ func hierarchy(t *testing.T, name string, h *topology.Hosts, between bool) {
 		name += " in memory"
 	}
 	n := len(h.Order())
-	for op, write := range map[string]func(*Script){
-		"all-reduce": (*Script).HierarchyAllReduce, "reduce-scatter": (*Script).HierarchyReduceScatter, "all-gather": (*Script).HierarchyAllGather,
-		"broadcast": (*Script).HierarchyBroadcast, "reduce": (*Script).HierarchyReduce,
+	for op, write := range map[string]func(Operations){
+		"all-reduce": Operations.AllReduce, "reduce-scatter": Operations.ReduceScatter, "all-gather": Operations.AllGather,
+		"broadcast": Operations.Broadcast, "reduce": Operations.Reduce,
 	} {
 		t.Run(name+" "+op, func(t *testing.T) {
 			for round, shape := range []struct{ count, segment, depth, slots int }{
@@ -196,7 +196,7 @@ func hierarchy(t *testing.T, name string, h *topology.Hosts, between bool) {
 						name: fmt.Sprintf("%+v, root %d, in place %v", shape, root, inPlace)}
 					for rank := range p.ranks {
 						p.ranks[rank].script.Between = between
-						p.ranks[rank].begin(write, op, h, rank, root, shape.count, shape.segment, shape.depth, inPlace)
+						p.ranks[rank].begin(Hierarchical, write, op, h, rank, root, shape.count, shape.segment, shape.depth, inPlace)
 					}
 					if between {
 						p.before(op, h, root, shape.count, shape.segment, shape.depth)
@@ -312,9 +312,9 @@ func (p *players) behind(op string, h *topology.Hosts, root, count int) {
 }
 
 // begin has a player begin an operation.
-func (r *player) begin(write func(*Script), op string, h *topology.Hosts, rank, root, count, segment, depth int, inPlace bool) {
+func (r *player) begin(by Algorithm, write func(Operations), op string, h *topology.Hosts, rank, root, count, segment, depth int, inPlace bool) {
 	n := len(h.Order())
-	r.script.Compile(write, op != "reduce-scatter" && op != "all-gather", root, rank, n, h)
+	r.script.Compile(by, write, op != "reduce-scatter" && op != "all-gather", root, rank, n, h)
 	r.SetOut(&r.script, count, segment, depth, inPlace)
 	lo, hi := 0, count
 	switch {
@@ -351,7 +351,7 @@ func TestHierarchyBytes(t *testing.T) {
 		sent := make([]int, h.Number())
 		for rank := range n {
 			var s Script
-			s.Compile((*Script).HierarchyAllReduce, true, 0, rank, n, h)
+			s.Compile(Hierarchical, Operations.AllReduce, true, 0, rank, n, h)
 			cut := NewCut(count, 5, n, &s)
 			for _, m := range s.Moves {
 				if m.Do == MoveSend && h.Host(m.Peer) != h.Host(rank) {
@@ -371,14 +371,14 @@ func TestHierarchyBytes(t *testing.T) {
 // what was sent from is not written again.
 func TestHierarchyOneMessage(t *testing.T) {
 	for name, h := range hosts {
-		for _, write := range []func(*Script){
-			(*Script).HierarchyAllReduce, (*Script).HierarchyReduceScatter, (*Script).HierarchyAllGather, (*Script).HierarchyBroadcast, (*Script).HierarchyReduce,
+		for _, write := range []func(Operations){
+			Operations.AllReduce, Operations.ReduceScatter, Operations.AllGather, Operations.Broadcast, Operations.Reduce,
 		} {
 			n := len(h.Order())
 			most := 0
 			for rank := range n {
 				var s Script
-				s.Compile(write, true, n/2, rank, n, h)
+				s.Compile(Hierarchical, write, true, n/2, rank, n, h)
 				seen, from, peers := map[[3]int]bool{}, map[int]bool{}, map[int]bool{}
 				for _, m := range s.Moves {
 					way := [3]int{m.Peer, m.lap, 0}
@@ -409,7 +409,7 @@ func TestHierarchyBarrier(t *testing.T) {
 		n := len(h.Order())
 		scripts, known, next := make([]Script, n), make([]map[int]bool, n), make([]int, n)
 		for r := range scripts {
-			scripts[r].Compile((*Script).HierarchyBarrier, true, 0, r, n, h)
+			scripts[r].Compile(Hierarchical, Operations.Barrier, true, 0, r, n, h)
 			known[r] = map[int]bool{r: true}
 		}
 		wire := map[[2]int]map[int]bool{}

@@ -1,6 +1,6 @@
 // Package script is what a rank does, message by message, in operations between ranks that need
-// not be neighbours: recursive doubling (doubling.go), a tree (tree.go), and an inbox (inbox.go),
-// or along the hosts (hierarchy.go). It knows no memory, no edges and no time; package exec
+// not be neighbours: recursive doubling (doubling.go), a tree (tree.go), one hop (oneshot.go), or
+// along the hosts (hierarchy.go). It knows no memory, no edges and no time; package exec
 // plays it.
 package script
 
@@ -72,37 +72,44 @@ type Script struct {
 	// Chunks are in this order in the script; nil is their own.
 	Order []int
 
-	root       int // of an operation that has one
 	rank, size int
-	hosts      *topology.Hosts
-	sent       bool // the newest area was sent from
-	lap        int  // of the next moves
 }
 
 // Span is the chunks [Lo, Hi).
 type Span struct{ Lo, Hi int }
 
-func (s *Script) all() Span { return Span{0, s.size} }
-func (s *Script) own() Span { return Span{s.rank, s.rank + 1} }
+// Operations is an algorithm as one rank runs it: each method writes the rank's script of that operation.
+type Operations interface {
+	AllReduce()
+	ReduceScatter()
+	AllGather()
+	Broadcast()
+	Reduce()
+	Barrier()
+}
 
-// Compile has write make a rank's script, whose moves are all of the whole vector or not.
-// hosts may be nil, but for the hierarchy. The memory of an old one is used again.
-func (s *Script) Compile(write func(*Script), whole bool, root, rank, size int, hosts *topology.Hosts) {
-	*s = Script{Between: s.Between, root: root, rank: rank, size: size, hosts: hosts, Whole: whole, Moves: s.Moves[:0], Areas: s.Areas[:0]}
-	write(s)
+// Algorithm returns the operations of an algorithm, which write with w.
+type Algorithm func(w *Writer) Operations
+
+// Compile makes a rank's script of an operation by an algorithm; whole: its moves are all of the whole
+// vector. hosts may be nil, but for Hierarchical. The memory of an old script is used again.
+func (s *Script) Compile(by Algorithm, operation func(Operations), whole bool, root, rank, size int, hosts *topology.Hosts) {
+	*s = Script{Between: s.Between, rank: rank, size: size, Whole: whole, Moves: s.Moves[:0], Areas: s.Areas[:0]}
+	w := Writer{script: s, rank: rank, size: size, root: root, hosts: hosts}
+	operation(by(&w))
 	s.number()
-	s.pair()
+	s.pair(w.lap)
 }
 
 // takes tells whether a move takes a message.
 func (m *Move) takes() bool { return m.Do == MoveReduce || m.Do == MoveStore || m.Do == MoveCopy }
 
-// pair finds the two messages that go the same way between two ranks.
-func (s *Script) pair() {
+// pair finds the two messages that go the same way between two ranks, which only later laps have.
+func (s *Script) pair(lap int) {
 	for i := range s.Moves {
 		s.Moves[i].other = -1
 	}
-	if s.lap == 0 {
+	if lap == 0 {
 		return
 	}
 	for i := range s.Moves {
@@ -145,65 +152,4 @@ func (s *Script) Peers(set map[int]bool) {
 			set[m.Peer] = true
 		}
 	}
-}
-
-func (s *Script) send(peer int, r Span, from Operand) {
-	m := Move{Do: MoveSend, Peer: peer, Lo: r.Lo, Hi: r.Hi, From: from, lap: s.lap}
-	if from == OperandPartial {
-		m.Area, s.sent = s.newest(), true
-	}
-	s.Moves = append(s.Moves, m)
-}
-
-// reduce receives a range and reduces it with the own contribution (OperandInput)
-// or the newest partial result, which has that range or more.
-func (s *Script) reduce(peer int, r Span, from, to Operand, last bool) {
-	m := Move{Do: MoveReduce, Peer: peer, Lo: r.Lo, Hi: r.Hi, From: from, To: to, Last: last}
-	if from == OperandPartial {
-		m.Area = s.newest()
-	}
-	s.result(&m)
-}
-
-// reduceOwn reduces the own contribution to the newest partial result.
-func (s *Script) reduceOwn(r Span, to Operand, last bool) {
-	m := Move{Do: MoveReduceOwn, Peer: s.rank, Lo: r.Lo, Hi: r.Hi, From: OperandPartial, To: to, Last: last, Area: s.newest()}
-	s.result(&m)
-}
-
-// store receives what is to be reduced later, or is complete and to be sent on.
-func (s *Script) store(peer int, r Span) {
-	m := Move{Do: MoveStore, Peer: peer, Lo: r.Lo, Hi: r.Hi, To: OperandPartial}
-	s.result(&m)
-}
-
-// result gives a move that leaves a partial result its place: the newest area if
-// it has what is needed and nothing is on its way from it, or else a new one.
-func (s *Script) result(m *Move) {
-	r := Span{m.Lo, m.Hi}
-	if m.To == OperandPartial && (m.From != OperandPartial || s.sent || s.Areas[s.newest()] != r) {
-		s.Areas = append(s.Areas, r)
-		s.sent = false
-	}
-	s.resultIn(m)
-}
-
-// resultIn gives a move that leaves a partial result its place in the newest area, which has
-// what is needed.
-func (s *Script) resultIn(m *Move) {
-	m.Into, m.lap = s.newest(), s.lap
-	s.Moves = append(s.Moves, *m)
-}
-
-func (s *Script) newest() int { return len(s.Areas) - 1 }
-
-// copy receives a result.
-func (s *Script) copy(peer int, r Span) {
-	s.Moves = append(s.Moves, Move{Do: MoveCopy, Peer: peer, Lo: r.Lo, Hi: r.Hi, To: OperandOutput, lap: s.lap})
-}
-
-// output copies a complete part of the newest partial result to the user.
-func (s *Script) output(r Span) {
-	m := Move{Do: MoveOutput, Peer: s.rank, Lo: r.Lo, Hi: r.Hi, From: OperandPartial, To: OperandOutput, Area: s.newest()}
-	s.Moves = append(s.Moves, m)
 }

@@ -1,6 +1,6 @@
 package script
 
-// The tree is binary and in order: the root of the ranks [lo, hi) is the one in
+// tree is binary and in order: the root of the ranks [lo, hi) is the one in
 // their middle, (lo+hi)/2, and its children are the roots of [lo, root) and of
 // [root+1, hi). So a subtree is contiguous ranks, and owns contiguous chunks. The
 // depth is log2 n.
@@ -16,6 +16,12 @@ package script
 //
 // Operations that have a root of their own have it at the root of the tree: there rank r
 // takes the part of rank r - root + n/2, modulo n.
+type tree struct{ *Writer }
+
+// Tree is the algorithm of the in-order binary tree.
+func Tree(w *Writer) Operations { return tree{w} }
+
+// node is a rank's place in the tree.
 type node struct {
 	lo, hi      int // the ranks of the subtree
 	parent      int // -1 at the root
@@ -46,78 +52,75 @@ func nodeOf(rank, n int) node {
 
 // nodeOfRooted returns the rank's place in the tree that has the operation's root at its
 // own. lo and hi are not those of the ranks.
-func (s *Script) nodeOfRooted() node {
-	shift := s.root + s.size - s.size/2
-	k := nodeOf((s.rank-shift+2*s.size)%s.size, s.size)
+func (t tree) nodeOfRooted() node {
+	shift := t.root + t.size - t.size/2
+	k := nodeOf((t.rank-shift+2*t.size)%t.size, t.size)
 	for _, peer := range [...]*int{&k.parent, &k.left, &k.right} {
 		if *peer >= 0 {
-			*peer = (*peer + shift) % s.size
+			*peer = (*peer + shift) % t.size
 		}
 	}
 	return k
 }
 
-// TreeBroadcast writes broadcast of the tree.
-func (s *Script) TreeBroadcast() {
-	k, from := s.nodeOfRooted(), OperandInput
+func (t tree) Broadcast() {
+	k, from := t.nodeOfRooted(), OperandInput
 	if k.parent >= 0 {
-		s.copy(k.parent, s.all())
+		t.copy(k.parent, t.all())
 		from = OperandOutput
 	}
-	s.sendDown(k, s.all(), s.all(), from)
+	t.sendDown(k, t.all(), t.all(), from)
 }
 
-// TreeReduce writes reduce of the tree.
-func (s *Script) TreeReduce() { s.reduceUp(s.nodeOfRooted(), OperandOutput) }
+func (t tree) Barrier() { t.AllGather() }
 
-// TreeAllReduce writes all-reduce of the tree.
-func (s *Script) TreeAllReduce() {
-	k := nodeOf(s.rank, s.size)
-	s.reduceUp(k, OperandOutput)
+func (t tree) Reduce() { t.reduceUp(t.nodeOfRooted(), OperandOutput) }
+
+func (t tree) AllReduce() {
+	k := nodeOf(t.rank, t.size)
+	t.reduceUp(k, OperandOutput)
 	if k.parent >= 0 {
-		s.copy(k.parent, s.all())
+		t.copy(k.parent, t.all())
 	}
-	s.sendDown(k, s.all(), s.all(), OperandOutput)
+	t.sendDown(k, t.all(), t.all(), OperandOutput)
 }
 
-// TreeReduceScatter writes reduce-scatter of the tree.
-func (s *Script) TreeReduceScatter() {
-	k := nodeOf(s.rank, s.size)
-	s.reduceUp(k, OperandPartial)
+func (t tree) ReduceScatter() {
+	k := nodeOf(t.rank, t.size)
+	t.reduceUp(k, OperandPartial)
 	leaf := k.left < 0 && k.right < 0
 	switch {
 	case k.parent >= 0 && leaf:
-		s.copy(k.parent, s.own())
+		t.copy(k.parent, t.own())
 		return
 	case k.parent >= 0:
-		s.store(k.parent, Span{k.lo, k.hi})
+		t.store(k.parent, Span{k.lo, k.hi})
 	}
-	s.sendDown(k, Span{k.lo, s.rank}, Span{s.rank + 1, k.hi}, OperandPartial)
-	s.output(s.own())
+	t.sendDown(k, Span{k.lo, t.rank}, Span{t.rank + 1, k.hi}, OperandPartial)
+	t.output(t.own())
 }
 
-// TreeAllGather writes all-gather of the tree.
-func (s *Script) TreeAllGather() {
-	k := nodeOf(s.rank, s.size)
+func (t tree) AllGather() {
+	k := nodeOf(t.rank, t.size)
 	from := OperandInput
 	if k.left >= 0 {
-		s.copy(k.left, Span{k.lo, s.rank})
+		t.copy(k.left, Span{k.lo, t.rank})
 		from = OperandOutput
 	}
 	if k.right >= 0 {
-		s.copy(k.right, Span{s.rank + 1, k.hi})
+		t.copy(k.right, Span{t.rank + 1, k.hi})
 		from = OperandOutput
 	}
 	if k.parent >= 0 {
-		s.send(k.parent, Span{k.lo, k.hi}, from)
-		s.copy(k.parent, s.all())
+		t.send(k.parent, Span{k.lo, k.hi}, from)
+		t.copy(k.parent, t.all())
 	}
-	s.sendDown(k, s.all(), s.all(), OperandOutput)
+	t.sendDown(k, t.all(), t.all(), OperandOutput)
 }
 
 // reduceUp reduces what the children send and sends it to the parent; the root
 // leaves the result in a place.
-func (s *Script) reduceUp(k node, result Operand) {
+func (t tree) reduceUp(k node, result Operand) {
 	from, to := OperandInput, OperandPartial
 	for _, child := range [2]int{k.left, k.right} {
 		if child < 0 {
@@ -127,19 +130,19 @@ func (s *Script) reduceUp(k node, result Operand) {
 		if complete {
 			to = result
 		}
-		s.reduce(child, s.all(), from, to, complete)
+		t.reduce(child, t.all(), from, to, complete)
 		from = OperandPartial
 	}
 	if k.parent >= 0 {
-		s.send(k.parent, s.all(), from)
+		t.send(k.parent, t.all(), from)
 	}
 }
 
-func (s *Script) sendDown(k node, toLeft, toRight Span, from Operand) {
+func (t tree) sendDown(k node, toLeft, toRight Span, from Operand) {
 	if k.left >= 0 {
-		s.send(k.left, toLeft, from)
+		t.send(k.left, toLeft, from)
 	}
 	if k.right >= 0 {
-		s.send(k.right, toRight, from)
+		t.send(k.right, toRight, from)
 	}
 }

@@ -144,7 +144,7 @@ func benchJob(p *process) error {
 	}
 	if os.Getenv("DIRECT_STORES") != "" {
 		p.team.fixed = true
-		if _, err := fmt.Sscan(os.Getenv("DIRECT_STORES"), (*uint8)(&p.team.stores)); err != nil {
+		if _, err := fmt.Sscan(os.Getenv("DIRECT_STORES"), (*uint8)(&p.team.pull.stores)); err != nil {
 			return err
 		}
 	}

@@ -140,14 +140,14 @@ func TestStop(t *testing.T) {
 			if err := t.begin(&c, false); err != nil {
 				return err
 			}
-			t.prepare(&c)
-			if err := t.tellRefs(&c); err != nil {
+			t.pull.prepare(&c)
+			if err := t.pull.tellRefs(&c); err != nil {
 				return err
 			}
-			for at == phaseFinish && !t.complete() {
+			for at == phaseFinish && !t.pull.complete() {
 				// It reads all it needs, but does not say so.
 				t.own[takenLine] = new(line)
-				t.advance()
+				t.pull.advance()
 			}
 			return nil
 		})
@@ -175,8 +175,8 @@ func TestGarbageReferences(t *testing.T) {
 			if err := t.begin(&c, true); err != nil {
 				return err
 			}
-			t.prepare(&c)
-			return t.tellRefs(&c)
+			t.pull.prepare(&c)
+			return t.pull.tellRefs(&c)
 		})
 		if errs[0] == nil || !strings.Contains(errs[0].Error(), "memory of rank 1") {
 			t.Errorf("%s: %v", name, errs[0])

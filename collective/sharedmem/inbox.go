@@ -35,7 +35,7 @@ func (t *Team) Inbox(c *Call) error {
 	t.phase = phaseInbox
 	if t.queues(c) {
 		t.record(c, waitsAfter, (t.ranks-1)*c.count())
-		return t.throughQueue(c)
+		return t.queue.run(c)
 	}
 	own := t.hi - t.lo
 	if c.gathers() {

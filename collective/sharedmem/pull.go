@@ -26,64 +26,68 @@ func (t *Team) Pull(c *Call) error {
 	if c.Phases == 0 {
 		return t.Inbox(c)
 	}
-	if err := t.begin(c, true); err != nil {
+	return t.pull.run(c)
+}
+
+func (e *puller) run(c *Call) error {
+	if err := e.t.begin(c, true); err != nil {
 		return err
 	}
-	t.record(c, waitsAfterInPull, (t.ranks-1)*t.owned())
-	t.prepare(c)
-	total := c.count() * t.elem
-	far, err := t.probe(total)
+	e.t.record(c, waitsAfterInPull, (e.t.ranks-1)*e.t.owned())
+	e.prepare(c)
+	total := c.count() * e.elem
+	far, err := e.t.probe(total)
 	if err != nil {
 		return err
 	}
 	var choice *chooser
-	if t.rank == 0 && !t.fixed {
-		choice = t.choosers.of(c, far, total)
-		t.stores = choice.choose(total)
+	if e.t.rank == 0 && !e.t.fixed {
+		choice = e.t.choosers.of(c, far, total)
+		e.stores = choice.choose(total)
 	}
-	if err := t.tellRefs(c); err != nil {
+	if err := e.tellRefs(c); err != nil {
 		return err
 	}
 	// The clock starts when all ranks are there.
 	var begun time.Duration
 	if choice != nil {
-		begun = time.Since(t.made)
+		begun = time.Since(e.t.made)
 	}
-	if err := t.steps(); err != nil {
+	if err := e.steps(); err != nil {
 		return err
 	}
 	if c.More { // in the next one's first round all are past this
-		t.base += uint64(t.total)
-	} else if err := t.finish(); err != nil {
+		e.base += uint64(e.total)
+	} else if err := e.finish(); err != nil {
 		return err
 	}
 	if choice != nil {
-		choice.observe(time.Since(t.made)-begun, total)
+		choice.observe(time.Since(e.t.made)-begun, total)
 	}
 	return nil
 }
 
 // steps makes all steps of the call.
-func (t *Team) steps() error {
-	t.phase = phaseSteps
+func (e *puller) steps() error {
+	e.t.phase = phaseSteps
 	for loops := 1; ; loops++ {
-		moved := t.advance()
-		if t.complete() {
-			t.wait.reset()
+		moved := e.advance()
+		if e.complete() {
+			e.t.wait.reset()
 			return nil
 		}
 		var err error
 		switch {
 		case !moved:
-			err = t.wait.step()
+			err = e.t.wait.step()
 		case loops%busySteps == 0:
-			t.wait.reset()
-			err = t.wait.stopped()
+			e.t.wait.reset()
+			err = e.t.wait.stopped()
 		default:
-			t.wait.reset()
+			e.t.wait.reset()
 		}
 		if err != nil {
-			return t.fail(err)
+			return e.t.fail(err)
 		}
 	}
 }
@@ -91,8 +95,9 @@ func (t *Team) steps() error {
 // busySteps without a wait may pass before stop is asked: a few milliseconds.
 const busySteps = 128
 
-// pulls is a Team's part of the pull engine.
-type pulls struct {
+// puller is the engine of Pull.
+type puller struct {
+	t *Team
 	// base is the number of steps of all calls before. Counters and slots go by
 	// base plus the step, so that they need no reset.
 	base uint64
@@ -138,109 +143,116 @@ func (l *layout) segment(chunk int) int {
 	return min(max((chunk/4+unit-1)/unit*unit, shortest), int(l.slot))
 }
 
+// Steps is how many steps Pull makes of a chunk of so many bytes among so many ranks.
+func Steps(chunk, ranks int) int {
+	l := layoutOf(ranks)
+	segment := l.segment(chunk)
+	return max(1, (chunk+segment-1)/segment)
+}
+
 // prepare lays the call out.
-func (t *Team) prepare(c *Call) {
-	t.typ, t.reduction, t.kernel = c.Type, c.Reduction, nil
-	t.elem = c.Type.Size()
-	t.width = t.layout.segment(t.longest*t.elem) / t.elem
-	t.perRun = max(1, (t.longest+t.width-1)/t.width)
-	t.total = t.perRun * t.most
-	t.input, t.output = c.Send.Addr, c.Recv.Addr
+func (e *puller) prepare(c *Call) {
+	e.typ, e.reduction, e.kernel = c.Type, c.Reduction, nil
+	e.elem = c.Type.Size()
+	e.width = e.t.layout.segment(e.t.longest*e.elem) / e.elem
+	e.perRun = max(1, (e.t.longest+e.width-1)/e.width)
+	e.total = e.perRun * e.t.most
+	e.input, e.output = c.Send.Addr, c.Recv.Addr
 	if c.reduces() {
-		t.kernel = reduce.Lookup(c.Type, c.Reduction)
+		e.kernel = reduce.Lookup(c.Type, c.Reduction)
 	}
-	t.staged, t.reduced, t.taken = 0, 0, 0
-	if t.first, t.keeps = t.rank, true; c.Rooted {
-		t.first, t.keeps = int(c.Root), !c.reduces() || t.rank == int(c.Root)
+	e.staged, e.reduced, e.taken = 0, 0, 0
+	if e.first, e.keeps = e.t.rank, true; c.Rooted {
+		e.first, e.keeps = int(c.Root), !c.reduces() || e.t.rank == int(c.Root)
 	}
-	if t.sets {
-		t.first = t.rank + t.ranks - 1
+	if e.t.sets {
+		e.first = e.t.rank + e.t.ranks - 1
 	}
-	for r := range t.peers {
-		t.peers[r].got = 0
+	for r := range e.t.peers {
+		e.t.peers[r].got = 0
 	}
 }
 
 // lay decides what goes through slots and which steps are told to the peers, once
 // the references are there.
-func (t *Team) lay(c *Call) {
-	t.sendSlots = t.kernel != nil && !c.Send.Mapped
-	t.gathers = c.gathers()
-	t.inputRead, t.resultRead, t.resultSlots = t.kernel != nil && c.Send.Mapped, false, false
-	t.announce, t.release = false, false
+func (e *puller) lay(c *Call) {
+	e.sendSlots = e.kernel != nil && !c.Send.Mapped
+	e.gathers = c.gathers()
+	e.inputRead, e.resultRead, e.resultSlots = e.kernel != nil && c.Send.Mapped, false, false
+	e.announce, e.release = false, false
 	switch {
-	case t.kernel != nil && c.Rooted:
-		if t.gathers = t.keeps; !t.gathers {
-			t.resultSlots, t.announce = true, true
-			t.takesNothing()
+	case e.kernel != nil && c.Rooted:
+		if e.gathers = e.keeps; !e.gathers {
+			e.resultSlots, e.announce = true, true
+			e.takesNothing()
 		}
-	case t.kernel != nil && t.gathers:
-		t.resultRead = t.resultMapped(c.Recv.Mapped)
-		t.resultSlots = !t.resultRead
-		t.announce = true
-	case t.gathers && c.Rooted && t.rank != int(c.Root): // it has no chunk
-	case t.gathers:
-		t.resultRead = c.Send.Mapped
-		t.resultSlots = !c.Send.Mapped
-		t.announce = t.resultSlots
+	case e.kernel != nil && e.gathers:
+		e.resultRead = e.resultMapped(c.Recv.Mapped)
+		e.resultSlots = !e.resultRead
+		e.announce = true
+	case e.gathers && c.Rooted && e.t.rank != int(c.Root): // it has no chunk
+	case e.gathers:
+		e.resultRead = c.Send.Mapped
+		e.resultSlots = !c.Send.Mapped
+		e.announce = e.resultSlots
 		if c.Gives {
-			t.gathers = false
-			t.takesNothing()
+			e.gathers = false
+			e.takesNothing()
 		}
 	}
-	for _, p := range t.others {
-		t.announce = t.announce || t.kernel != nil && p.input == 0
-		t.release = t.release || t.gathers && p.output == 0
+	for _, p := range e.t.others {
+		e.announce = e.announce || e.kernel != nil && p.input == 0
+		e.release = e.release || e.gathers && p.output == 0
 	}
 }
 
 // takesNothing has nobody wait for that.
-func (t *Team) takesNothing() { t.tell(t.own[takenLine], t.base+uint64(t.total)) }
+func (e *puller) takesNothing() { e.tell(e.t.own[takenLine], e.base+uint64(e.total)) }
 
 // resultMapped tells whether the result of an all-reduce is read in a rank's
 // receive buffer, given whether that can be mapped.
-func (t *Team) resultMapped(mapped bool) bool { return mapped && t.stores != mixed }
+func (e *puller) resultMapped(mapped bool) bool { return mapped && e.stores != mixed }
 
 // span is the part of a rank's chunk that a step moves, and the end of its run.
-func (t *Team) span(p *peer, step int) (from, to, end int) {
+func (e *puller) span(p *peer, step int) (from, to, end int) {
 	i := 0
-	if t.most > 1 {
-		i, step = step/t.perRun, step%t.perRun
+	if e.t.most > 1 {
+		i, step = step/e.perRun, step%e.perRun
 	}
 	if i >= len(p.runs) {
 		return 0, 0, 0
 	}
 	run := p.runs[i]
-	from = min(run.Lo+step*t.width, run.Hi)
-	return from, min(from+t.width, run.Hi), run.Hi
+	from = min(run.Lo+step*e.width, run.Hi)
+	return from, min(from+e.width, run.Hi), run.Hi
 }
 
 // advance does what there is to do, once each, and reports whether there was
 // anything: first what others wait for.
-func (t *Team) advance() bool {
+func (e *puller) advance() bool {
 	moved := false
-	if t.staged < t.reduced+2 && t.may((*Team).mayStage) {
-		t.stage()
+	if e.staged < e.reduced+2 && e.may((*puller).mayStage) {
+		e.stage()
 		moved = true
 	}
-	if t.may((*Team).mayReduce) {
-		t.reduce()
+	if e.may((*puller).mayReduce) {
+		e.reduce()
 		moved = true
 	}
-	if t.gathers && t.take() {
+	if e.gathers && e.take() {
 		moved = true
 	}
 	// With nothing else to do, work ahead.
-	if !moved && t.may((*Team).mayStage) {
-		t.stage()
+	if !moved && e.may((*puller).mayStage) {
+		e.stage()
 		moved = true
 	}
 	return moved
 }
 
 // complete tells whether the own part is done.
-func (t *Team) complete() bool {
-	return t.reduced == t.total && (!t.gathers || t.taken == t.total) && (!t.sendSlots || t.staged == t.total)
+func (e *puller) complete() bool {
+	return e.reduced == e.total && (!e.gathers || e.taken == e.total) && (!e.sendSlots || e.staged == e.total)
 }
 
 // reached tells whether a peer's counter is as high as that. It looks at it if what
@@ -254,33 +266,33 @@ func (p *peer) reached(which int, want uint64) bool {
 
 // mayStage tells whether there is a step to stage, and this peer has read what is in its
 // slot.
-func (t *Team) mayStage(p *peer) bool {
-	return t.sendSlots && t.staged < t.total && p.reached(reducedLine, t.sendUsed[(t.base+uint64(t.staged))%slotDepth])
+func (e *puller) mayStage(p *peer) bool {
+	return e.sendSlots && e.staged < e.total && p.reached(reducedLine, e.sendUsed[(e.base+uint64(e.staged))%slotDepth])
 }
 
 // mayReduce tells whether there is a step to reduce, and this peer has what that takes and
 // has read what is in its slot.
-func (t *Team) mayReduce(p *peer) bool {
-	at := t.base + uint64(t.reduced)
-	return t.reduced < t.total && (t.kernel == nil || p.input != 0 || p.reached(stagedLine, at+1)) &&
-		(!t.resultSlots || p.reached(takenLine, t.resultUsed[at%slotDepth]))
+func (e *puller) mayReduce(p *peer) bool {
+	at := e.base + uint64(e.reduced)
+	return e.reduced < e.total && (e.kernel == nil || p.input != 0 || p.reached(stagedLine, at+1)) &&
+		(!e.resultSlots || p.reached(takenLine, e.resultUsed[at%slotDepth]))
 }
 
 // mayTake tells whether a peer has a step to take.
-func (t *Team) mayTake(p *peer) bool {
-	return p.got < t.total && (p.ready || p.reached(reducedLine, t.base+uint64(p.got)+1))
+func (e *puller) mayTake(p *peer) bool {
+	return p.got < e.total && (p.ready || p.reached(reducedLine, e.base+uint64(p.got)+1))
 }
 
 // needs tells whether a peer needs the own buffers still, in the end.
-func (t *Team) needs(p *peer) bool {
-	all := t.base + uint64(t.total)
-	return t.inputRead && !p.reached(reducedLine, all) || t.resultRead && !p.reached(takenLine, all)
+func (e *puller) needs(p *peer) bool {
+	all := e.base + uint64(e.total)
+	return e.inputRead && !p.reached(reducedLine, all) || e.resultRead && !p.reached(takenLine, all)
 }
 
 // may tells whether something may be done for all peers.
-func (t *Team) may(do func(*Team, *peer) bool) bool {
-	for _, p := range t.others {
-		if !do(t, p) {
+func (e *puller) may(do func(*puller, *peer) bool) bool {
+	for _, p := range e.t.others {
+		if !do(e, p) {
 			return false
 		}
 	}
@@ -288,42 +300,42 @@ func (t *Team) may(do func(*Team, *peer) bool) bool {
 }
 
 // stage copies the next segment of each peer's chunk into the slots.
-func (t *Team) stage() {
-	at := t.base + uint64(t.staged)
-	for _, p := range t.others {
-		from, to, _ := t.span(p, t.staged)
-		slot := memory.Bytes(t.layout.send(t.board, at, t.rank, p.rank), (to-from)*t.elem)
-		t.copy(slot, elems(t.input, from, to, t.elem), t.stores == streaming)
+func (e *puller) stage() {
+	at := e.base + uint64(e.staged)
+	for _, p := range e.t.others {
+		from, to, _ := e.span(p, e.staged)
+		slot := memory.Bytes(e.t.layout.send(e.t.board, at, e.t.rank, p.rank), (to-from)*e.elem)
+		e.copy(slot, elems(e.input, from, to, e.elem), e.stores == streaming)
 	}
-	t.sendUsed[at%slotDepth] = at + 1
-	t.staged++
-	t.tell(t.own[stagedLine], at+1)
+	e.sendUsed[at%slotDepth] = at + 1
+	e.staged++
+	e.tell(e.t.own[stagedLine], at+1)
 }
 
 // take copies the next segment of each peer that has one ready.
-func (t *Team) take() bool {
+func (e *puller) take() bool {
 	moved := false
-	least := t.total
-	for _, p := range t.others {
-		if t.mayTake(p) {
-			at := t.base + uint64(p.got)
-			from, to, _ := t.span(p, p.got)
+	least := e.total
+	for _, p := range e.t.others {
+		if e.mayTake(p) {
+			at := e.base + uint64(p.got)
+			from, to, _ := e.span(p, p.got)
 			var data []byte
 			if p.output == 0 {
-				data = memory.Bytes(t.layout.result(p.board, at), (to-from)*t.elem)
+				data = memory.Bytes(e.t.layout.result(p.board, at), (to-from)*e.elem)
 			} else {
-				data = elems(p.output, from, to, t.elem)
+				data = elems(p.output, from, to, e.elem)
 			}
-			t.copy(elems(t.output, from, to, t.elem), data, t.stores != ordinary)
+			e.copy(elems(e.output, from, to, e.elem), data, e.stores != ordinary)
 			p.got++
 			moved = true
 		}
 		least = min(least, p.got)
 	}
-	if least > t.taken {
-		t.taken = least
-		if t.release || least == t.total {
-			t.tell(t.own[takenLine], t.base+uint64(least))
+	if least > e.taken {
+		e.taken = least
+		if e.release || least == e.total {
+			e.tell(e.t.own[takenLine], e.base+uint64(least))
 		}
 	}
 	return moved
@@ -331,34 +343,34 @@ func (t *Team) take() bool {
 
 // reduce makes the next segment of the own chunk: the result, or in all-gather
 // the input where it has to go.
-func (t *Team) reduce() {
-	at := t.base + uint64(t.reduced)
-	from, to, last := t.span(&t.peers[t.rank], t.reduced)
+func (e *puller) reduce() {
+	at := e.base + uint64(e.reduced)
+	from, to, last := e.span(&e.t.peers[e.t.rank], e.reduced)
 	var slot uint64 // where element 0 would be
-	if t.resultSlots {
-		slot = t.layout.result(t.board, at) - uint64(from*t.elem)
-		t.resultUsed[at%slotDepth] = at + 1
+	if e.resultSlots {
+		slot = e.t.layout.result(e.t.board, at) - uint64(from*e.elem)
+		e.resultUsed[at%slotDepth] = at + 1
 	}
-	if t.kernel == nil {
-		own := elems(t.input, from, to, t.elem)
-		if t.resultSlots {
-			t.copy(elems(slot, from, to, t.elem), own, t.stores == streaming)
+	if e.kernel == nil {
+		own := elems(e.input, from, to, e.elem)
+		if e.resultSlots {
+			e.copy(elems(slot, from, to, e.elem), own, e.stores == streaming)
 		}
-		if t.input != t.output {
-			t.copy(elems(t.output, from, to, t.elem), own, t.stores != ordinary)
+		if e.input != e.output {
+			e.copy(elems(e.output, from, to, e.elem), own, e.stores != ordinary)
 		}
 	} else {
-		for block := t.block() / t.elem; from < to; from += block {
+		for block := e.block() / e.elem; from < to; from += block {
 			end := min(from+block, to)
-			t.reduceBlock(from, end, min(end+block, last), slot)
+			e.reduceBlock(from, end, min(end+block, last), slot)
 		}
 	}
-	t.reduced++
-	if t.announce || t.reduced == t.total {
-		t.tell(t.own[reducedLine], at+1)
+	e.reduced++
+	if e.announce || e.reduced == e.total {
+		e.tell(e.t.own[reducedLine], at+1)
 	}
-	if t.reduced == t.total && t.gathers && t.kernel != nil && t.wait.timeline.records() {
-		t.wait.timeline.enter(Gather, t.foreign()*t.elem)
+	if e.reduced == e.total && e.gathers && e.kernel != nil && e.t.wait.timeline.records() {
+		e.t.wait.timeline.enter(Gather, e.t.foreign()*e.elem)
 	}
 }
 
@@ -368,8 +380,8 @@ func (t *Team) reduce() {
 // keep both ways to memory busy: 16 MiB on two ranks take 1.4 ms and not 1.7.
 const blockBytes, streamedBlockBytes = 8 << 10, 2 << 10
 
-func (t *Team) block() int {
-	if t.stores == ordinary {
+func (e *puller) block() int {
+	if e.stores == ordinary {
 		return blockBytes
 	}
 	return streamedBlockBytes
@@ -378,74 +390,74 @@ func (t *Team) block() int {
 // reduceBlock reduces the elements [from, to) of the own chunk; the next block is
 // [to, ahead), which may be of the next step. slot is 0, or where element 0 of a slot
 // would be.
-func (t *Team) reduceBlock(from, to, ahead int, slot uint64) {
-	me := &t.peers[t.rank]
-	n := (to - from) * t.elem
+func (e *puller) reduceBlock(from, to, ahead int, slot uint64) {
+	me := &e.t.peers[e.t.rank]
+	n := (to - from) * e.elem
 	var result []byte
-	if t.keeps {
-		result = elems(t.output, from, to, t.elem)
+	if e.keeps {
+		result = elems(e.output, from, to, e.elem)
 	}
 	target := result
 	switch {
-	case t.stores == streaming:
+	case e.stores == streaming:
 		target = me.inArea[1][:n:n]
 	case slot != 0:
-		target = elems(slot, from, to, t.elem)
+		target = elems(slot, from, to, e.elem)
 	}
-	partial := t.operand(1, from, to)
-	for k := 2; k <= t.ranks; k++ {
+	partial := e.operand(1, from, to)
+	for k := 2; k <= e.t.ranks; k++ {
 		dst := target
-		if k < t.ranks {
+		if k < e.t.ranks {
 			dst = me.inArea[0][:n:n]
 		}
-		t.kernel(dst, partial, t.operand(k, from, to))
+		e.kernel(dst, partial, e.operand(k, from, to))
 		partial = dst
 	}
-	reduce.Finish(t.typ, t.reduction, t.ranks, target)
-	if t.stores != ordinary {
-		for k := 1; k <= t.ranks; k++ {
-			reduce.Prefetch(t.operand(k, to, ahead))
+	reduce.Finish(e.typ, e.reduction, e.t.ranks, target)
+	if e.stores != ordinary {
+		for k := 1; k <= e.t.ranks; k++ {
+			reduce.Prefetch(e.operand(k, to, ahead))
 		}
 	}
 	switch {
-	case !t.keeps:
-		if t.stores == streaming {
-			t.copy(elems(slot, from, to, t.elem), target, true)
+	case !e.keeps:
+		if e.stores == streaming {
+			e.copy(elems(slot, from, to, e.elem), target, true)
 		}
-	case t.stores == streaming:
+	case e.stores == streaming:
 		if slot != 0 {
-			t.copy(elems(slot, from, to, t.elem), target, true)
+			e.copy(elems(slot, from, to, e.elem), target, true)
 		}
-		t.copy(result, target, true)
+		e.copy(result, target, true)
 	case slot != 0:
-		t.copy(result, target, t.stores == mixed)
+		e.copy(result, target, e.stores == mixed)
 	}
 }
 
 // operand is operand k of the order, from 1 on.
-func (t *Team) operand(k, from, to int) []byte {
-	rank := (t.first + k) % t.ranks
-	if rank == t.rank {
-		return elems(t.input, from, to, t.elem)
+func (e *puller) operand(k, from, to int) []byte {
+	rank := (e.first + k) % e.t.ranks
+	if rank == e.t.rank {
+		return elems(e.input, from, to, e.elem)
 	}
-	p := &t.peers[rank]
+	p := &e.t.peers[rank]
 	if p.input != 0 {
-		return elems(p.input, from, to, t.elem)
+		return elems(p.input, from, to, e.elem)
 	}
-	segment, _, _ := t.span(&t.peers[t.rank], t.reduced)
-	slot := t.layout.send(p.board, t.base+uint64(t.reduced), p.rank, t.rank)
-	return elems(slot-uint64(segment*t.elem), from, to, t.elem)
+	segment, _, _ := e.span(&e.t.peers[e.t.rank], e.reduced)
+	slot := e.t.layout.send(p.board, e.base+uint64(e.reduced), p.rank, e.t.rank)
+	return elems(slot-uint64(segment*e.elem), from, to, e.elem)
 }
 
 // tell stores a counter, after everything that it stands for.
-func (t *Team) tell(l *line, value uint64) {
-	if t.stores != ordinary {
+func (e *puller) tell(l *line, value uint64) {
+	if e.stores != ordinary {
 		reduce.Fence()
 	}
 	l.store(value)
 }
 
-func (t *Team) copy(dst, src []byte, stream bool) {
+func (e *puller) copy(dst, src []byte, stream bool) {
 	if stream {
 		reduce.Stream(dst, src)
 	} else {
@@ -454,17 +466,17 @@ func (t *Team) copy(dst, src []byte, stream bool) {
 }
 
 // finish waits until no peer needs the own buffers any more.
-func (t *Team) finish() error {
-	t.phase = phaseFinish
-	t.wait.reset()
-	for _, p := range t.others {
-		for t.needs(p) {
-			if err := t.wait.step(); err != nil {
-				return t.fail(err)
+func (e *puller) finish() error {
+	e.t.phase = phaseFinish
+	e.t.wait.reset()
+	for _, p := range e.t.others {
+		for e.needs(p) {
+			if err := e.t.wait.step(); err != nil {
+				return e.t.fail(err)
 			}
 		}
-		t.wait.reset()
+		e.t.wait.reset()
 	}
-	t.base += uint64(t.total)
+	e.base += uint64(e.total)
 	return nil
 }

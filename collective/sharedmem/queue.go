@@ -43,6 +43,7 @@ const (
 // takes itself for one that contributes: so who tells how far it is also tells what it has called
 // up to there, in few bits, and who waits for room compares that.
 type queue struct {
+	t     *Team
 	calls uint64 // so far
 	// chain is what has been called so far, chains what had been after so many calls, modulo
 	// queueDepth, and called the fold of each.
@@ -65,35 +66,34 @@ func (t *Team) queues(c *Call) bool {
 	return c.Rooted && c.Phases != 0 && c.count()*c.Type.Size() <= QueueMost
 }
 
-// throughQueue performs such a call, in the order of operands of Inbox.
-func (t *Team) throughQueue(c *Call) error {
-	t.phase = phaseQueue
+// run performs such a call, in the order of operands of Inbox.
+func (q *queue) run(c *Call) error {
+	q.t.phase = phaseQueue
 	n := c.count() * c.Type.Size()
-	q := &t.queue
-	at := t.place(n)
+	at := q.place(n)
 	var err error
 	if q.from = nil; !c.reduces() {
-		q.from = &t.peers[c.Root]
+		q.from = &q.t.peers[c.Root]
 	}
-	switch own := t.rank == int(c.Root); {
-	case t.contributes(c):
+	switch own := q.t.rank == int(c.Root); {
+	case q.t.contributes(c):
 		send := memory.Bytes(c.Send.Addr, n)
-		if err = t.post(c, at, send); err == nil && own && c.Send.Addr != c.Recv.Addr {
+		if err = q.post(c, at, send); err == nil && own && c.Send.Addr != c.Recv.Addr {
 			copy(memory.Bytes(c.Recv.Addr, n), send)
 		}
 	case own:
-		err = t.takeAll(c, at, n)
+		err = q.takeAll(c, at, n)
 	default:
-		if err = t.await(q.from); err == nil {
-			copy(memory.Bytes(c.Recv.Addr, n), t.posted(q.from, at, n))
+		if err = q.await(q.from); err == nil {
+			copy(memory.Bytes(c.Recv.Addr, n), q.posted(q.from, at, n))
 		}
 	}
 	if err != nil {
 		return err
 	}
-	if q.pass(t.fold.value); q.calls-q.told >= queueTold || q.end-q.toldAt >= queueBytes/8 {
+	if q.pass(q.t.fold.value); q.calls-q.told >= queueTold || q.end-q.toldAt >= queueBytes/8 {
 		q.told, q.toldAt = q.calls, q.end
-		t.own[passedLine].store(passedWord(q.calls, q.chain))
+		q.t.own[passedLine].store(passedWord(q.calls, q.chain))
 	}
 	return nil
 }
@@ -114,17 +114,16 @@ func passedWord(calls, chain uint64) uint64 { return calls<<chainBits | chain>>(
 const chainBits = 16
 
 // gives tells whether a peer contributes to the present call.
-func (t *Team) gives(p *peer) bool { return t.queue.from == nil || t.queue.from == p }
+func (q *queue) gives(p *peer) bool { return q.from == nil || q.from == p }
 
 // line is that of the present call in a rank's queue.
-func (t *Team) line(p *peer) *line { return t.layout.queued(p.board, t.queue.calls%queueDepth) }
+func (q *queue) line(p *peer) *line { return q.t.layout.queued(p.board, q.calls%queueDepth) }
 
 // has tells whether a peer has posted for the present call.
-func (t *Team) has(p *peer) bool { return t.line(p).load() == t.postTag() }
+func (q *queue) has(p *peer) bool { return q.line(p).load() == q.postTag() }
 
 // place gives the payload of the present call, n bytes, its place among queueBytes.
-func (t *Team) place(n int) (at uint64) {
-	q := &t.queue
+func (q *queue) place(n int) (at uint64) {
 	if n <= linePayload {
 		n = 0
 	}
@@ -143,46 +142,44 @@ func (t *Team) place(n int) (at uint64) {
 }
 
 // post contributes to the present call.
-func (t *Team) post(c *Call, at uint64, payload []byte) error {
-	q := &t.queue
+func (q *queue) post(c *Call, at uint64, payload []byte) error {
 	if q.passed < q.first {
-		if err := t.awaitRoom(); err != nil {
+		if err := q.awaitRoom(); err != nil {
 			return err
 		}
 	}
-	l, slot := t.line(&t.peers[t.rank]), q.calls%queueDepth
+	l, slot := q.line(&q.t.peers[q.t.rank]), q.calls%queueDepth
 	word := uint64(written)
 	if n := len(payload); n > linePayload {
-		copy(t.layout.payload(t.board, at, n), payload)
+		copy(q.t.layout.payload(q.t.board, at, n), payload)
 	} else {
 		word = wordOf(payload)
 	}
-	if q.folds[slot] != t.fold.value || q.calls < queueDepth {
-		q.folds[slot] = t.fold.value
+	if q.folds[slot] != q.t.fold.value || q.calls < queueDepth {
+		q.folds[slot] = q.t.fold.value
 		l[postDigest], l[postCount], l[postRoot] = c.Digest, c.Count, c.Root
 	}
 	l[postWord] = word // right before the tag: see put
-	l.store(t.postTag())
-	claim(&t.layout.queued(t.board, (q.calls+queueClaimed)%queueDepth)[0])
+	l.store(q.postTag())
+	claim(&q.t.layout.queued(q.t.board, (q.calls+queueClaimed)%queueDepth)[0])
 	return nil
 }
 
 // postTag is that of the present call. Lines of 0 are of none.
-func (t *Team) postTag() uint64 { return (t.queue.calls+1)<<32 | uint64(t.fold.value) }
+func (q *queue) postTag() uint64 { return (q.calls+1)<<32 | uint64(q.t.fold.value) }
 
 // awaitRoom waits until the others are past what the present call writes over, and somewhat
 // further: to there nobody waits for this rank.
-func (t *Team) awaitRoom() error {
-	q := &t.queue
-	t.phase = phaseRoom
-	for _, p := range t.others {
+func (q *queue) awaitRoom() error {
+	q.t.phase = phaseRoom
+	for _, p := range q.t.others {
 		for q.lags(p) {
-			if err := t.wait.step(); err != nil {
-				return t.fail(err)
+			if err := q.t.wait.step(); err != nil {
+				return q.t.fail(err)
 			}
 		}
-		t.wait.reset()
-		if err := t.compare(p); err != nil {
+		q.t.wait.reset()
+		if err := q.compare(p); err != nil {
 			return err
 		}
 	}
@@ -192,24 +189,23 @@ func (t *Team) awaitRoom() error {
 
 // compare looks whether a peer that is not ahead has called what this rank has. If not, the
 // peer has posted what nobody has looked for, or it looks for what this rank has not posted.
-func (t *Team) compare(p *peer) error {
-	q := &t.queue
+func (q *queue) compare(p *peer) error {
 	word := p.lines[passedLine].load()
 	past := word >> chainBits
 	if past > q.calls || past+queueDepth <= q.calls || word == passedWord(past, q.chains[past%queueDepth]) {
 		return nil
 	}
 	for call := max(q.calls, queueDepth) - queueDepth; call < past; call++ {
-		l := t.layout.queued(p.board, call%queueDepth)
+		l := q.t.layout.queued(p.board, call%queueDepth)
 		if tag := l.load(); tag>>32 == (call+1)&(1<<32-1) && uint32(tag) != q.called[call%queueDepth] {
-			return t.differs(p, l.posted())
+			return q.t.differs(p, l.posted())
 		}
 	}
-	if theirs := p.calls(); theirs != t.fold.of {
-		return t.differs(p, theirs)
+	if theirs := p.calls(); theirs != q.t.fold.of {
+		return q.t.differs(p, theirs)
 	}
-	t.err = fmt.Errorf("%s: rank %d has called something else than rank %d, before, in one of %d calls with a root", t.name, t.number(p.rank), t.number(t.rank), queueDepth)
-	return t.err
+	q.t.err = fmt.Errorf("%s: rank %d has called something else than rank %d, before, in one of %d calls with a root", q.t.name, q.t.number(p.rank), q.t.number(q.t.rank), queueDepth)
+	return q.t.err
 }
 
 // wanted is how many calls the others must be past. What a reader has not told is less than
@@ -222,53 +218,53 @@ func (q *queue) wanted() uint64 {
 func (q *queue) lags(p *peer) bool { return p.lines[passedLine].load()>>chainBits < q.wanted() }
 
 // await waits for a peer's post of the present call.
-func (t *Team) await(p *peer) error {
-	l, want := t.line(p), t.postTag()
+func (q *queue) await(p *peer) error {
+	l, want := q.line(p), q.postTag()
 	for {
 		got := l.load()
 		if got == want {
 			break
 		}
 		if got>>32 == want>>32 {
-			return t.differs(p, l.posted())
+			return q.t.differs(p, l.posted())
 		}
-		if err := t.wait.step(); err != nil {
-			return t.fail(err)
+		if err := q.t.wait.step(); err != nil {
+			return q.t.fail(err)
 		}
 	}
-	t.wait.reset()
+	q.t.wait.reset()
 	return nil
 }
 
 // posted is a peer's payload of the present call, n bytes.
-func (t *Team) posted(p *peer, at uint64, n int) []byte {
+func (q *queue) posted(p *peer, at uint64, n int) []byte {
 	if n > linePayload {
-		return t.layout.payload(p.board, at, n)
+		return q.t.layout.payload(p.board, at, n)
 	}
-	return memory.AsBytes(t.line(p)[postWord : postWord+1])[:n:n]
+	return memory.AsBytes(q.line(p)[postWord : postWord+1])[:n:n]
 }
 
 // takeAll reduces what the others have posted, at the root.
-func (t *Team) takeAll(c *Call, at uint64, n int) error {
+func (q *queue) takeAll(c *Call, at uint64, n int) error {
 	kernel := reduce.Lookup(c.Type, c.Reduction)
 	own, result := memory.Bytes(c.Send.Addr, n), memory.Bytes(c.Recv.Addr, n)
 	// Partial results are in scratch memory until the last step: in place, result is own.
-	scratch := t.peers[t.rank].inArea[0][:n:n]
+	scratch := q.t.peers[q.t.rank].inArea[0][:n:n]
 	var partial []byte
-	for r := range t.peers {
+	for r := range q.t.peers {
 		x := own
-		if p := &t.peers[r]; r != t.rank {
-			if err := t.await(p); err != nil {
+		if p := &q.t.peers[r]; r != q.t.rank {
+			if err := q.await(p); err != nil {
 				return err
 			}
-			x = t.posted(p, at, n)
+			x = q.posted(p, at, n)
 		}
 		if r == 0 {
 			partial = x
 			continue
 		}
 		to := result
-		if r < t.ranks-1 {
+		if r < q.t.ranks-1 {
 			to = scratch
 		}
 		if n > 0 {
@@ -276,7 +272,7 @@ func (t *Team) takeAll(c *Call, at uint64, n int) error {
 		}
 		partial = to
 	}
-	reduce.Finish(c.Type, c.Reduction, t.ranks, result)
+	reduce.Finish(c.Type, c.Reduction, q.t.ranks, result)
 	return nil
 }
 

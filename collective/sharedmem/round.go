@@ -86,7 +86,7 @@ func (t *Team) get(p *peer, parity uint32) error {
 			break
 		}
 		if uint32(got>>32) == t.round {
-			return t.disagree(p)
+			return t.differs(p, p.calls())
 		}
 		if err := t.wait.step(); err != nil {
 			return t.fail(err)
@@ -115,11 +115,6 @@ func (t *Team) payload(p *peer, parity uint32, n int) ([]byte, error) {
 		return nil, t.err
 	}
 	return memory.Bytes(local, n), nil
-}
-
-// disagree reads what the peer calls.
-func (t *Team) disagree(p *peer) error {
-	return t.differs(p, p.calls())
 }
 
 // calls is what the peer calls at present, or has last.
@@ -158,20 +153,21 @@ func (t *Team) Awaits() (ranks []int, phase string, number int) {
 		phase = "that the send buffer was read"
 		lags = func(p *peer) bool { return p.lines[readLine].load() != uint64(t.round) }
 	case phaseSteps:
-		phase, number = "the steps of their chunks", t.reduced
+		e := &t.pull
+		phase, number = "the steps of their chunks", e.reduced
 		lags = func(p *peer) bool {
-			return t.sendSlots && t.staged < t.total && !t.mayStage(p) || t.reduced < t.total && !t.mayReduce(p) ||
-				t.gathers && p.got < t.total && !t.mayTake(p)
+			return e.sendSlots && e.staged < e.total && !e.mayStage(p) || e.reduced < e.total && !e.mayReduce(p) ||
+				e.gathers && p.got < e.total && !e.mayTake(p)
 		}
 	case phaseQueue:
 		phase = "contributions"
-		lags = func(p *peer) bool { return t.gives(p) && !t.has(p) }
+		lags = func(p *peer) bool { return t.queue.gives(p) && !t.queue.has(p) }
 	case phaseRoom:
 		phase = "that earlier contributions were read"
 		lags = t.queue.lags
 	case phaseFinish:
-		phase, number = "that the buffers were read", t.total
-		lags = t.needs
+		phase, number = "that the buffers were read", t.pull.total
+		lags = t.pull.needs
 	}
 	for _, p := range t.others {
 		if lags(p) {
@@ -227,8 +223,8 @@ func (t *Team) awaited() string {
 		fmt.Fprintf(&b, "%s, call %d of those with a root:", t.name, t.queue.calls+1)
 		for _, r := range ranks {
 			switch p := &t.peers[r]; {
-			case !t.gives(p):
-			case t.has(p):
+			case !t.queue.gives(p):
+			case t.queue.has(p):
 				fmt.Fprintf(&b, " rank %d's had come;", t.number(r))
 			default:
 				fmt.Fprintf(&b, " awaited from rank %d;", t.number(r))
@@ -240,7 +236,7 @@ func (t *Team) awaited() string {
 			fmt.Fprintf(&b, " rank %d is past %d;", t.number(r), t.peers[r].lines[passedLine].load()>>chainBits)
 		}
 	case phaseSteps, phaseFinish:
-		t.progress(&b, ranks)
+		t.pull.progress(&b, ranks)
 	}
 	if awaited > 0 {
 		fmt.Fprintf(&b, " of %d other ranks %d are awaited", t.ranks-1, awaited)

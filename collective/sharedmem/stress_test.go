@@ -71,7 +71,7 @@ func stressJob(p *process) error {
 			result, resultAt = want[lo*size:hi*size], recv.Addr+uint64(lo*size)
 		}
 		c := Call{Name: "trial", Phases: tr.op, Type: tr.typ, Reduction: tr.red, Signature: tr.signature(), Send: send, Recv: recv}
-		p.team.fixed, p.team.stores = tr.stores < allStores, tr.stores
+		p.team.fixed, p.team.pull.stores = tr.stores < allStores, tr.stores
 		call := p.team.Pull
 		if tr.inbox {
 			call = p.team.Inbox

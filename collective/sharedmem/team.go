@@ -158,7 +158,7 @@ type Team struct {
 	fixed    bool
 
 	state // of the present call
-	pulls
+	pull  puller
 	queue queue
 }
 
@@ -222,6 +222,7 @@ func New(c Config) (*Team, error) {
 		board: c.Boards[c.Rank], peers: make([]peer, c.Size), wait: newWaiter(c.Gosched, c.Crowded, c.Affinity, c.Timeout, c.Stop), made: time.Now(),
 		turns: c.Crowded && !Posts(c.Size),
 	}
+	t.pull.t, t.queue.t = t, t
 	t.wait.long = c.Long
 	if c.Lateness != nil {
 		t.wait.counter = c.Lateness

@@ -187,7 +187,7 @@ func (tr trial) perform(t *Team, input, want []byte, size, n int) error {
 	if tr.op == AllGather {
 		c.Reduction = reduce.Sum
 	}
-	t.fixed, t.stores = tr.stores < allStores, tr.stores
+	t.fixed, t.pull.stores = tr.stores < allStores, tr.stores
 	var err error
 	if tr.inbox {
 		err = t.Inbox(&c)

@@ -33,6 +33,7 @@ import (
 	"time"
 
 	"ringcli/collective"
+	"ringcli/collective/plan"
 	"ringcli/collective/reduce"
 )
 
@@ -190,9 +191,9 @@ func (o options) beside(ctx context.Context, b *bench, v uint64) (rows []row, er
 		}
 	}
 	gathers := slices.DeleteFunc(b.variants(collective.OpAllGather, v), func(k collective.Call) bool { return !isGather(k) })
-	operations := collective.Operations()
+	operations := plan.Operations()
 	if v == o.least {
-		operations = collective.AllOperations() // a barrier has no bytes: it is measured once
+		operations = plan.AllOperations() // a barrier has no bytes: it is measured once
 	}
 	for _, op := range operations {
 		add(gathers)
@@ -255,8 +256,8 @@ func (b *bench) variants(op collective.Operation, v uint64) (list []collective.C
 	if !op.OnVectors() {
 		count = 0
 	}
-	for _, a := range collective.Algorithms()[1:] {
-		for _, p := range collective.Protocols()[1:] {
+	for _, a := range plan.Algorithms()[1:] {
+		for _, p := range plan.Protocols()[1:] {
 			k := collective.Call{Op: op, Type: reduce.Float32, Count: count, CallOptions: collective.CallOptions{Algorithm: a, Protocol: p}}
 			if plan, err := b.shape.Plan(k, collective.Table{}); err == nil && plan.Algorithm == a && plan.Protocol == p {
 				list = append(list, plan)

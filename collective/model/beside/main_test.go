@@ -6,11 +6,12 @@ import (
 	"testing"
 
 	"ringcli/collective"
+	"ringcli/collective/plan"
 )
 
 // A barrier is measured by each algorithm, and has no size.
 func TestBarrierIsCompared(t *testing.T) {
-	b := &bench{shape: collective.Shape{Ranks: 4, Slots: 16, SlotSize: 256 << 10, Software: true, Shared: true}}
+	b := &bench{shape: plan.Shape{Ranks: 4, Slots: 16, SlotSize: 256 << 10, Software: true, Shared: true}}
 	b.parts.Ranks = 4
 	var lines []string
 	for _, k := range b.variants(collective.OpBarrier, 1<<10) {

@@ -11,6 +11,7 @@ import (
 
 	"ringcli/collective"
 	"ringcli/collective/model"
+	"ringcli/collective/plan"
 	"ringcli/collective/reduce"
 )
 
@@ -18,14 +19,14 @@ import (
 type bench struct {
 	device string
 	parts  model.Machine
-	shape  collective.Shape
+	shape  plan.Shape
 }
 
 // parts measures what a message costs: an exchange of a word takes α and 2o. A row of short messages
 // takes 2o each; the rest is α. Ranks that share memory take a line for a word by the inbox.
 func (o options) parts(ctx context.Context, device string, n int) (*bench, error) {
 	b := &bench{device: device, parts: model.Machine{Ranks: n}}
-	b.shape = collective.Shape{Ranks: n, Slots: 16, SlotSize: 256 << 10, Software: true, Shared: strings.HasPrefix(device, "shm")}
+	b.shape = plan.Shape{Ranks: n, Slots: 16, SlotSize: 256 << 10, Software: true, Shared: strings.HasPrefix(device, "shm")}
 	const messages, short, times = 2048, 256, 3
 	word := b.gather(collective.AlgorithmRecursiveDoubling, collective.Eager, 8*n)
 	lines := []string{fmt.Sprintf("all-gather --size %d --segment %d --algorithm ring --protocol eager", n*messages*short, short), command(word)}

@@ -1,6 +1,6 @@
 //go:build !nodl
 
-package device
+package gpu
 
 import (
 	"bytes"

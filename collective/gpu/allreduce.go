@@ -1,11 +1,11 @@
-package device
+package gpu
 
 import (
 	"context"
 	"fmt"
 
 	"ringcli/collective"
-	"ringcli/collective/device/kernels"
+	"ringcli/collective/gpu/kernels"
 	"ringcli/collective/reduce"
 )
 

@@ -1,4 +1,4 @@
-// Package device computes collectives over the memory of GPUs.
+// Package gpu computes collectives over the memory of GPUs.
 //
 // Ranks of one host whose GPUs reach each other's memory make an all-reduce among themselves:
 // the host of each rank queues kernels, which read the peers' memory in place, and goes on to wait
@@ -30,4 +30,4 @@
 //
 // Whatever has no path through the devices goes through the host: to pinned memory, round the
 // ring of queue pairs, and back. [Path] says which it was and why.
-package device
+package gpu

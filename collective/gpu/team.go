@@ -1,15 +1,15 @@
-package device
+package gpu
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"math/bits"
 	"slices"
 	"strings"
 
-	"ringcli/collective/device/kernels"
+	"ringcli/collective/agree"
+	"ringcli/collective/gpu/kernels"
 	"ringcli/collective/reduce"
 	"ringcli/ring"
 	"ringcli/verbs"
@@ -212,21 +212,7 @@ func (t *Team) Close() error {
 
 // gather gives every rank's value to every rank.
 func gather[T any](ctx context.Context, t *Team, what string, mine T) ([]T, error) {
-	data, err := json.Marshal(mine)
-	if err != nil {
-		return nil, err
-	}
-	parts, err := t.ring.Gather(ctx, ring.Purpose{What: what, Do: "share its " + what}, data)
-	if err != nil {
-		return nil, err
-	}
-	all := make([]T, len(parts))
-	for rank, part := range parts {
-		if err := json.Unmarshal(part, &all[rank]); err != nil {
-			return nil, fmt.Errorf("rank %d's %s: %w", rank, what, err)
-		}
-	}
-	return all, nil
+	return agree.Gather(ctx, t.ring, ring.Purpose{What: what, Do: "share its " + what}, mine)
 }
 
 // told is a value, or why a rank has none.

@@ -1,10 +1,10 @@
-package device
+package gpu
 
 import (
 	"fmt"
 
 	"ringcli/collective"
-	"ringcli/collective/device/kernels"
+	"ringcli/collective/gpu/kernels"
 )
 
 // Path is how an operation over a GPU's memory runs.
