@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"os"
-	"syscall"
 	"time"
 
 	"ringcli/configs/usage"
@@ -96,9 +94,13 @@ func (p *prober) unlock(conn net.Conn, call oob.Call) (net.Conn, error) {
 func (p *prober) callAgain(rank int) verdict.Outcome {
 	ctx, cancel := awake(p.life.ring, p.own.pace.call)
 	defer cancel()
-	conn, err := p.own.cfg.Dial(ctx, "tcp", p.own.at(rank).String())
-	if err != nil {
-		return unreached(ctx, err)
+	conn, err := p.reach(ctx, p.own.at(rank))
+	if _, mute := errors.AsType[*muteError](err); mute {
+		return verdict.CallMute
+	} else if errors.Is(err, errRefused) {
+		return verdict.CallRefused
+	} else if err != nil {
+		return "" // out of descriptors, or the like: the own fault
 	}
 	defer func() { _ = conn.Close() }()
 	// A host answers at once, a process when it gets the CPU.
@@ -113,15 +115,4 @@ func (p *prober) callAgain(rank int) verdict.Outcome {
 		return verdict.CallOther
 	}
 	return verdict.CallAnswered
-}
-
-func unreached(ctx context.Context, err error) verdict.Outcome {
-	switch {
-	case errors.Is(err, syscall.ECONNREFUSED):
-		return verdict.CallRefused
-	case errors.Is(err, os.ErrDeadlineExceeded) || ctx.Err() != nil,
-		errors.Is(err, syscall.EHOSTUNREACH), errors.Is(err, syscall.ENETUNREACH), errors.Is(err, syscall.ENETDOWN), errors.Is(err, syscall.ETIMEDOUT):
-		return verdict.CallMute
-	}
-	return "" // out of descriptors, or the like: the own fault
 }

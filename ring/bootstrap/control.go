@@ -391,10 +391,6 @@ func (c *Control) ProbeRank(ctx context.Context, rank int) PeerReport {
 	return c.prober.probeRank(ctx, rank)
 }
 
-// Probe asks every other rank how it is, all at once, and returns what it
-// learned, by rank. It takes at most a second of this process's time.
-func (c *Control) Probe(ctx context.Context) []PeerReport { return c.prober.probeAll(ctx) }
-
 // Gather collects one slice of bytes from every rank on every rank, by rank. All ranks
 // must name the purpose alike: the error of ranks that differ, one of usage, names both
 // purposes, that of a wait in vain the own one.
@@ -436,16 +432,12 @@ func (c *Control) Goodbye() {
 		c.neighbours.tell(TypeGoodbye, nil, nil)
 	}
 	c.changes.notify()
-	for enough := time.After(linger); friendly && before.sealed; {
-		changed := c.changes.await()
-		if !slices.ContainsFunc(c.neighbours.all(), func(l *connection) bool { return !l.state().ended && l.here() }) {
-			return
-		}
-		select {
-		case <-changed:
-		case <-enough:
-			return
-		}
+	if friendly && before.sealed {
+		ctx, cancel := context.WithTimeout(context.Background(), linger)
+		defer cancel()
+		c.changes.until(ctx, func() bool {
+			return !slices.ContainsFunc(c.neighbours.all(), func(l *connection) bool { return !l.state().ended && l.here() })
+		})
 	}
 }
 

@@ -35,18 +35,16 @@ func (d *dialler) start() { d.once.Do(func() { d.life.start(d.dial) }) }
 func (d *dialler) dial() {
 	pause, resolved := dialPauseMin, time.Now()
 	for {
-		changed := d.changes.await()
-		if p := d.outcome.phase(); p.sealed || p.over() {
-			return
-		}
 		if d.neighbours.at(right) != nil {
 			pause = dialPauseMin
-			select {
-			case <-changed:
-			case <-d.life.ctx.Done():
-				return
-			}
-			continue
+		}
+		over := false
+		if !d.changes.until(d.life.ctx, func() bool {
+			p := d.outcome.phase()
+			over = p.sealed || p.over()
+			return over || d.neighbours.at(right) == nil
+		}) || over {
+			return
 		}
 		if err := d.call(); err != nil {
 			d.tally.noteProblem(err)

@@ -75,7 +75,7 @@ func TestMissing(t *testing.T) {
 			}
 		}
 		c := openRank(t, cfg)
-		rank, _, sure := (&TimeoutError{Peers: c.Probe(t.Context())}).blamed()
+		rank, _, sure := (&TimeoutError{Peers: c.prober.probeAll(t.Context())}).blamed()
 		if rank != 1 || sure != want {
 			t.Errorf("dial: %v: rank %d is missing, %s: expected rank 1, %s", err, rank, sure, want)
 		}

@@ -193,16 +193,16 @@ func (g *gathers) takeParts(l *connection, p parts) error {
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	for {
-		changed := g.changes.await()
-		if p.Op <= g.lastOp+maxAhead || g.life.ring.Err() != nil {
-			break
-		}
-		l.set(func() { l.blocked = true })
+	if ahead := func() bool { return p.Op > g.lastOp+maxAhead }; ahead() {
 		g.mu.Unlock()
-		<-changed
-		g.mu.Lock()
+		l.set(func() { l.blocked = true })
+		g.changes.until(g.life.ring, func() bool {
+			g.mu.Lock()
+			defer g.mu.Unlock()
+			return !ahead()
+		})
 		l.set(func() { l.blocked, l.heard = false, time.Now() })
+		g.mu.Lock()
 	}
 	if p.Op <= g.lastOp && g.ops[p.Op] == nil { // its caller has given up
 		for i, origin := range p.Origins {

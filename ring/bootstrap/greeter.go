@@ -304,20 +304,14 @@ func (g *greeter) replace(conn net.Conn, f *oob.Frame, h hello) (kept, stale boo
 func (g *greeter) awaitEnd(instance string) {
 	ctx, cancel := awake(g.life.ring, handshakeTimeout/2) // the caller waits for as long as that twice
 	defer cancel()
-	for {
-		changed := g.changes.await()
+	g.changes.until(ctx, func() bool {
 		old, phase := g.neighbours.at(left), g.outcome.phase()
-		if !old.here() || phase.sealed || phase.leaving || old.who.Instance == instance || ctx.Err() != nil {
-			return
+		if !old.here() || phase.sealed || phase.leaving || old.who.Instance == instance {
+			return true
 		}
-		if state := old.state(); state.ended || state.used {
-			return
-		}
-		select {
-		case <-changed:
-		case <-ctx.Done():
-		}
-	}
+		state := old.state()
+		return state.ended || state.used
+	})
 }
 
 func (g *greeter) twins(rank int, a identity, aAddr net.Addr, b identity, bAddr net.Addr) *Verdict {

@@ -236,6 +236,21 @@ func (c *changes) await() <-chan struct{} {
 	return c.next
 }
 
+// until waits until holds returns true, and reports whether it does before ctx ends.
+func (c *changes) until(ctx context.Context, holds func() bool) bool {
+	for {
+		changed := c.await()
+		if holds() {
+			return true
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return false
+		}
+	}
+}
+
 func (c *changes) notify() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

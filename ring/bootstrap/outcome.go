@@ -229,15 +229,9 @@ func (o *outcome) completed(v *Verdict) *Verdict {
 func (o *outcome) settled(ctx context.Context, failing func() bool) *Verdict {
 	ctx, cancel := context.WithTimeout(ctx, o.own.pace.death+o.own.pace.silence)
 	defer cancel()
-	for {
-		changed := o.changes.await()
-		if p := o.phase(); p.over() || !failing() {
-			return p.failure
-		}
-		select {
-		case <-changed:
-		case <-ctx.Done():
-			return nil
-		}
+	var p phase
+	if !o.changes.until(ctx, func() bool { p = o.phase(); return p.over() || !failing() }) {
+		return nil
 	}
+	return p.failure
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"net/netip"
 	"os"
 	"slices"
@@ -164,24 +165,33 @@ func (s *status) described(rank int) string {
 	return fmt.Sprintf("up, %s for %s", s.Activity, calls.Ago(s.For))
 }
 
+// reach dials an address. The error says what happened instead.
+func (p *prober) reach(ctx context.Context, at netip.AddrPort) (net.Conn, error) {
+	start := time.Now()
+	conn, err := p.own.cfg.Dial(ctx, "tcp", at.String())
+	switch {
+	case err == nil:
+		return conn, nil
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return nil, errRefused
+	case errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, syscall.ETIMEDOUT) || ctx.Err() != nil:
+		return nil, &muteError{text: fmt.Sprintf("no answer in %s: host down, or a firewall", time.Since(start).Round(10*time.Millisecond))}
+	case errors.Is(err, syscall.ENETUNREACH), errors.Is(err, syscall.ENETDOWN):
+		return nil, &muteError{text: fmt.Sprintf("network is unreachable: this node has no route there (ip route get %s)", at.Addr())}
+	case errors.Is(err, syscall.EHOSTUNREACH):
+		return nil, &muteError{text: fmt.Sprintf("no route to host: nobody there answers ARP, or a router refuses (ip neigh show %s)", at.Addr())}
+	}
+	return nil, &unaskedError{err}
+}
+
 // probe asks one rank at an address. Without an answer, the error says what happened
 // instead; that of another version is an error, too.
 func (p *prober) probe(ctx context.Context, rank int, at netip.AddrPort, asked probe) (*status, error) {
 	asked.Digest = cmp.Or(asked.Digest, p.own.digest)
 	start := time.Now()
-	conn, err := p.own.cfg.Dial(ctx, "tcp", at.String())
+	conn, err := p.reach(ctx, at)
 	if err != nil {
-		switch {
-		case errors.Is(err, syscall.ECONNREFUSED):
-			return nil, errRefused
-		case errors.Is(err, os.ErrDeadlineExceeded) || ctx.Err() != nil:
-			return nil, &muteError{text: fmt.Sprintf("no answer in %s: host down, or a firewall", time.Since(start).Round(10*time.Millisecond))}
-		case errors.Is(err, syscall.ENETUNREACH):
-			return nil, &muteError{text: fmt.Sprintf("network is unreachable: this node has no route there (ip route get %s)", at.Addr())}
-		case errors.Is(err, syscall.EHOSTUNREACH):
-			return nil, &muteError{text: fmt.Sprintf("no route to host: nobody there answers ARP, or a router refuses (ip neigh show %s)", at.Addr())}
-		}
-		return nil, &unaskedError{err}
+		return nil, err
 	}
 	defer func() { _ = conn.Close() }()
 	_, f, err := p.ask(ctx, conn, TypeProbe, rank, p.own.rank, asked)

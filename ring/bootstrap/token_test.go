@@ -61,7 +61,7 @@ func TestRingWithAToken(t *testing.T) {
 		}
 		return err
 	}))
-	for _, p := range world[0].Probe(within(t)) {
+	for _, p := range world[0].prober.probeAll(within(t)) {
 		if !p.Up || !strings.HasPrefix(p.State, "up (") {
 			t.Errorf("rank %d is %s", p.Rank, p.State)
 		}
