@@ -36,18 +36,11 @@ type connection struct {
 	live context.Context // ends with the connection, or with the ring
 	kill context.CancelCauseFunc
 
-	mu      sync.Mutex // guards the following
-	out     []outgoing // frames to write
-	unread  int        // bytes of answers among them
-	used    bool       // infos have passed: it cannot be replaced any more
-	ended   bool       // the connection is gone
-	unsent  error      // why the writer gave up
-	broke   string     // how it ended, if that was without a goodbye
-	blocked bool       // the reader waits for this rank
-	goodbye time.Time  // when the neighbour said goodbye
-	heard   time.Time  // when the last frame came, or this rank went on itself
-	spoke   time.Time  // when the last frame came
-	counted *attempts  // the neighbour's, while the ring comes up
+	mu     sync.Mutex // guards the following
+	out    []outgoing // frames to write
+	unread int        // bytes of answers among them
+	unsent error      // why the writer gave up
+	now    state
 
 	arrived int64 // by Config.Clock, when the reader last got bytes; the reader's own
 
@@ -55,6 +48,18 @@ type connection struct {
 	over chan struct{} // closed when the reader has ended
 	stop chan struct{} // closed by finish
 	once sync.Once
+}
+
+// state is what has become of a connection.
+type state struct {
+	used    bool      // infos have passed: it cannot be replaced any more
+	ended   bool      // the connection is gone
+	broke   string    // how it ended, if that was without a goodbye
+	blocked bool      // the reader waits for this rank
+	goodbye time.Time // when the neighbour said goodbye
+	heard   time.Time // when the last frame came, or this rank went on itself
+	spoke   time.Time // when the last frame came
+	counted *attempts // the neighbour's, while the ring comes up
 }
 
 // neighbours are the connections to the left and to the right.
@@ -108,7 +113,7 @@ func (n *neighbours) add(side int, conn net.Conn, who identity) bool {
 	}
 	_ = conn.SetDeadline(time.Time{}) // fails on a closed connection only, which the reader sees
 	l := &connection{
-		own: n.own, side: side, peer: n.own.neighbour(side), who: who, conn: conn, heard: time.Now(),
+		own: n.own, side: side, peer: n.own.neighbour(side), who: who, conn: conn, now: state{heard: time.Now()},
 		epoch: n.epoch, handle: n.handle, lost: n.lost,
 		wake: make(chan struct{}, 1), over: make(chan struct{}), stop: make(chan struct{}),
 	}
@@ -192,7 +197,7 @@ func (l *connection) queue(o outgoing) {
 }
 
 func (l *connection) queueLocked(o outgoing) {
-	if l.ended {
+	if l.now.ended {
 		return // nobody writes it any more
 	}
 	l.out = append(l.out, o)
@@ -206,22 +211,13 @@ func (l *connection) queueLocked(o outgoing) {
 func (l *connection) idle() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return !l.ended && len(l.out) == 0
-}
-
-// state is what has become of a connection.
-type state struct {
-	used, ended, blocked bool
-	goodbye              time.Time
-	heard, spoke         time.Time
-	broke                string
-	counted              *attempts
+	return !l.now.ended && len(l.out) == 0
 }
 
 func (l *connection) state() state {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return state{l.used, l.ended, l.blocked, l.goodbye, l.heard, l.spoke, l.broke, l.counted}
+	return l.now
 }
 
 // here tells whether the neighbour has not said goodbye.
@@ -231,8 +227,8 @@ func (l *connection) here() bool { return l != nil && l.state().goodbye.IsZero()
 func (l *connection) use() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.used = !l.ended
-	return l.used
+	l.now.used = l.now.used || !l.now.ended
+	return !l.now.ended
 }
 
 // set changes what is guarded by the lock.
@@ -340,11 +336,11 @@ func (l *connection) read() {
 func (l *connection) end(err error) (why error, used bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.ended = true
+	l.now.ended = true
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		err = cmp.Or(l.unsent, err)
 	}
-	return err, l.used
+	return err, l.now.used
 }
 
 // endedThere tells whether the peer's host has ended a connection, as it does when the

@@ -176,7 +176,7 @@ func (c *Control) handle(l *connection, f *oob.Frame) error {
 		return err
 	}
 	now := time.Now()
-	l.set(func() { l.heard, l.spoke = now, now })
+	l.set(func() { l.now.heard, l.now.spoke = now, now })
 	told := func(v Verdict) error {
 		v.Told = true
 		c.outcome.fail(&v, l)
@@ -187,7 +187,7 @@ func (c *Control) handle(l *connection, f *oob.Frame) error {
 		if len(f.Payload) == 0 {
 			return nil
 		}
-		return with(f, func(a attempts) error { l.set(func() { l.counted = &a }); return nil })
+		return with(f, func(a attempts) error { l.set(func() { l.now.counted = &a }); return nil })
 	case TypeInfo:
 		return with(f, func(i information) error { return c.exchanger.takeInfo(l, i) })
 	case TypeParts:
@@ -199,7 +199,7 @@ func (c *Control) handle(l *connection, f *oob.Frame) error {
 	case TypeCancel:
 		return with(f, func(r reply) error { c.asks.takeCancel(l, r.ID); return nil })
 	case TypeGoodbye:
-		l.set(func() { l.goodbye = now })
+		l.set(func() { l.now.goodbye = now })
 		c.changes.notify()
 	case TypeSighting:
 		return with(f, func(s verdict.Sighting) error { return c.liveness.takeSighting(l, s) })

@@ -94,7 +94,7 @@ func (x *exchanger) takeInfo(l *connection, i information) error {
 		return fmt.Errorf("info of rank %d about %d ranks: expected at most %d", l.peer, len(i.Members), x.own.size)
 	}
 	x.members.learn(i.Members)
-	l.set(func() { l.used = true })
+	l.set(func() { l.now.used = true })
 	x.mu.Lock()
 	x.info[l.side] = i.Value
 	x.mu.Unlock()

@@ -118,7 +118,7 @@ func TestARankThatWasStoppedBlamesNobody(t *testing.T) {
 		p.movedAt = now.Add(-slept)
 	}
 	for _, l := range c.neighbours.all() {
-		l.set(func() { l.heard = now.Add(-slept) })
+		l.set(func() { l.now.heard = now.Add(-slept) })
 	}
 	w.mu.Unlock()
 	if err := w.takeSighting(c.neighbours.at(right), verdict.Sighting{By: 2, About: 1, Seq: 1, Silent: slept, Call: verdict.CallOpen}); err != nil {
@@ -158,7 +158,7 @@ func TestEveryFrameIsASignOfLife(t *testing.T) {
 	c := ring(t, 2, nil)[0]
 	l := c.neighbours.at(left)
 	long := time.Now().Add(-time.Minute)
-	l.set(func() { l.heard = long })
+	l.set(func() { l.now.heard = long })
 	f := &oob.Frame{Version: oob.Version, Type: TypeParts, Sender: l.peer, Edge: c.own.edge(left), Epoch: c.Epoch(), Payload: []byte(`{"op":1,"kind":"barrier","origins":[1],"data":[""]}`)}
 	if err := c.handle(l, f); err != nil {
 		t.Fatal(err)

@@ -195,13 +195,13 @@ func (g *gathers) takeParts(l *connection, p parts) error {
 	defer g.mu.Unlock()
 	if ahead := func() bool { return p.Op > g.lastOp+maxAhead }; ahead() {
 		g.mu.Unlock()
-		l.set(func() { l.blocked = true })
+		l.set(func() { l.now.blocked = true })
 		g.changes.until(g.life.ring, func() bool {
 			g.mu.Lock()
 			defer g.mu.Unlock()
 			return !ahead()
 		})
-		l.set(func() { l.blocked, l.heard = false, time.Now() })
+		l.set(func() { l.now.blocked, l.now.heard = false, time.Now() })
 		g.mu.Lock()
 	}
 	if p.Op <= g.lastOp && g.ops[p.Op] == nil { // its caller has given up

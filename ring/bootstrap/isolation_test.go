@@ -32,7 +32,7 @@ func TestWhoIsCutOffSaysSo(t *testing.T) {
 					w.looked = now
 					for side, l := range c.neighbours.all() {
 						last := min(at, map[bool]time.Duration{true: apart}[side == later])
-						l.heard, l.spoke = base.Add(last), base.Add(last)
+						l.now.heard, l.now.spoke = base.Add(last), base.Add(last)
 						p := w.of(l.peer)
 						p.movedAt, p.marked = base, false // no packets are counted
 						if p.call = ""; at-last >= c.own.pace.suspect+c.own.pace.call {
@@ -75,7 +75,7 @@ func TestWhoIsSlowIsNotIsolated(t *testing.T) {
 				w.mu.Lock()
 				w.looked = base.Add(at)
 				for _, l := range c.neighbours.all() {
-					l.heard, l.spoke = base, base
+					l.now.heard, l.now.spoke = base, base
 					p := w.of(l.peer)
 					p.movedAt, p.marked, p.call = base, false, call
 					if failed && at >= 3*time.Second {
@@ -112,7 +112,7 @@ func lone(t *testing.T) (*Control, time.Time) {
 	for side := range [2]int{} {
 		near, far := net.Pipe()
 		t.Cleanup(func() { _, _ = near.Close(), far.Close() })
-		c.neighbours.sides[side].Store(&connection{own: c.own, epoch: c.Epoch, side: side, peer: c.own.neighbour(side), conn: near, used: true, wake: make(chan struct{}, 1)})
+		c.neighbours.sides[side].Store(&connection{own: c.own, epoch: c.Epoch, side: side, peer: c.own.neighbour(side), conn: near, now: state{used: true}, wake: make(chan struct{}, 1)})
 	}
 	for _, p := range c.liveness.peers {
 		p.calling = true

@@ -125,14 +125,14 @@ func (w *liveness) notice(now time.Time) {
 			p.movedAt = earlier(now, p.movedAt.Add(lost))
 		}
 		for _, l := range w.neighbours.all() {
-			l.set(func() { l.heard = earlier(now, l.heard.Add(lost)) })
+			l.set(func() { l.now.heard = earlier(now, l.now.heard.Add(lost)) })
 		}
 	}
 	if gap < max(4*w.own.pace.tick, w.own.pace.death/4, leastSleep) {
 		return
 	}
 	for _, l := range w.neighbours.all() {
-		l.set(func() { l.heard = now })
+		l.set(func() { l.now.heard = now })
 	}
 	for _, p := range w.peers {
 		p.movedAt, p.call, p.marked = now, "", false
@@ -298,7 +298,7 @@ func (w *liveness) look(now time.Time) {
 	}
 	if v := verdict.Judge(w.panorama(), w.seen(now)); v != nil {
 		if v.Doing.IsZero() {
-			w.outcome.completed(v)
+			v = w.outcome.completed(v)
 			if text := v.Doing.Told(w.own.rank); text != "" {
 				v.Evidence = append(v.Evidence, text)
 			}
@@ -390,7 +390,7 @@ func (w *liveness) broke(l *connection, err error) {
 	now := time.Now()
 	// Where the network gave up, the neighbour is silent and did not end.
 	if !errors.Is(err, syscall.ETIMEDOUT) && !errors.Is(err, syscall.EHOSTUNREACH) && !errors.Is(err, syscall.ENETUNREACH) {
-		l.set(func() { l.broke = ending(err) })
+		l.set(func() { l.now.broke = ending(err) })
 		p := w.of(l.peer)
 		p.call, p.endedAt = "", now
 	}
