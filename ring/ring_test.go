@@ -334,9 +334,10 @@ func TestGatherOverTheRing(t *testing.T) {
 		if err != nil || b[0] != 7 {
 			return fmt.Errorf("%v, %w", b, err)
 		}
-		reports := r.control.Probe(t.Context())
-		if len(reports) != 2 || !reports[0].Up || !strings.Contains(reports[0].State, "ready") {
-			return fmt.Errorf("%+v", reports)
+		for rank := range 3 {
+			if report := r.control.ProbeRank(t.Context(), rank); rank != r.Rank() && (!report.Up || !strings.Contains(report.State, "ready")) {
+				return fmt.Errorf("%+v", report)
+			}
 		}
 		return nil
 	}))

@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/netip"
 	"slices"
+	"sync"
 	"time"
 
 	"ringcli/ring/bootstrap/kernel"
@@ -29,41 +30,87 @@ type attempts struct {
 // anything: the call that was under way when it began, a pause and the next.
 const sureAfter = dialTimeout + dialPauseMax + 500*time.Millisecond
 
-// attempts needs the lock.
-func (c *Control) attempts() attempts {
-	a := attempts{Rank: c.rank, Up: time.Since(c.opened), Reached: c.connections[right] != nil, Tried: c.tried, Came: c.came, Half: c.half}
-	if !c.unanswered {
-		a.Problem = c.problem
+// tally counts the attempts to connect, while the ring comes up.
+type tally struct {
+	own        *node
+	neighbours *neighbours
+	opened     time.Time
+
+	mu          sync.Mutex // guards the following
+	tried, came int        // calls of the right neighbour; connections from the left one's host
+	problem     string     // why the right neighbour was not reached last time
+	unanswered  bool       // so: nothing came back
+	half        bool       // calls of the left neighbour are not completed
+	intruder    string     // what a foreign program at the right neighbour's address said or did
+	untrusted   bool       // so, of a token
+}
+
+// counted is what this rank has counted.
+func (t *tally) counted() attempts {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	a := attempts{Rank: t.own.rank, Up: time.Since(t.opened), Reached: t.neighbours.at(right) != nil, Tried: t.tried, Came: t.came, Half: t.half}
+	if !t.unanswered {
+		a.Problem = t.problem
 	}
-	if at, host := c.at(c.neighbour(right)).Addr(), c.cfg.List[c.neighbour(right)].Host; at.IsValid() && at.String() != host {
+	if at, host := t.own.at(t.own.neighbour(right)).Addr(), t.own.cfg.List[t.own.neighbour(right)].Host; at.IsValid() && at.String() != host {
 		a.At = at.String()
 	}
 	return a
 }
 
 // known is what this rank knows of attempts: its own, and the neighbours' as their signs
-// of life have said last. It needs the lock.
-func (c *Control) known() []attempts {
-	all := []attempts{c.attempts()}
-	for _, l := range c.connections {
-		if l != nil && l.counted != nil {
-			all = append(all, *l.counted)
+// of life have said last.
+func (t *tally) known() []attempts {
+	all := []attempts{t.counted()}
+	for _, l := range t.neighbours.all() {
+		if counted := l.state().counted; counted != nil {
+			all = append(all, *counted)
 		}
 	}
 	return all
 }
 
-// noteProblem keeps why the right neighbour was not reached. It needs the lock.
-func (c *Control) noteProblem(err error) {
+// noteCaller counts a connection from the left neighbour's host.
+func (t *tally) noteCaller() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.came++
+}
+
+// noteProblem keeps why the right neighbour was not reached.
+func (t *tally) noteProblem(err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	timeout, ok := errors.AsType[net.Error](err)
-	c.tried++
-	c.problem, c.unanswered = brief(err.Error()), ok && timeout.Timeout()
+	t.tried++
+	t.problem, t.unanswered = brief(err.Error()), ok && timeout.Timeout()
 	if e, ok := errors.AsType[*strangerError](err); ok {
-		c.intruder, c.untrusted = e.text, false
+		t.intruder, t.untrusted = e.text, false
 	}
 	if e, ok := errors.AsType[*oob.TokenError](err); ok {
-		c.intruder, c.untrusted = brief(e.Text), true
+		t.intruder, t.untrusted = brief(e.Text), true
 	}
+}
+
+// remarks are about the right neighbour, to which there is no connection.
+func (t *tally) remarks(e *TimeoutError) (remarks []string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	i := slices.IndexFunc(e.Peers, func(p PeerReport) bool { return p.Rank == t.own.neighbour(right) })
+	if i < 0 {
+		return nil
+	}
+	p := e.Peers[i]
+	e.untrusted = t.untrusted
+	switch {
+	case p.Up && t.problem != "":
+		return []string{"last attempt to reach " + t.own.name(p.Rank) + ": " + t.problem}
+	case !p.Up && t.intruder != "" && t.intruder != p.State:
+		// A stranger that serves one caller, and went.
+		return []string{"who answered there before: " + t.intruder}
+	}
+	return nil
 }
 
 // cut is a pair of neighbours of which one does not get through to the other.
@@ -74,40 +121,40 @@ type cut struct {
 }
 
 // cuts finds, from what the ranks have counted, whose connections do not arrive, and why.
-func (c *Control) cuts(counted []attempts) (found []cut) {
+func (n *node) cuts(counted []attempts) (found []cut) {
 	of := make(map[int]attempts)
 	for _, a := range counted {
 		if old, ok := of[a.Rank]; !ok || a.Up > old.Up {
 			of[a.Rank] = a
 		}
 	}
-	for from := range c.size {
-		to := (from + 1) % c.size
+	for from := range n.size {
+		to := (from + 1) % n.size
 		a, calls := of[from]
 		b, hears := of[to]
 		silent := calls && !a.Reached && a.Tried > 0 && a.Problem == ""
-		back := c.size == 2 && calls && a.Half // calls from there arrive, answers to them are lost as the own calls are
+		back := n.size == 2 && calls && a.Half // calls from there arrive, answers to them are lost as the own calls are
 		calling, answering := Direction{From: from, To: to}, Direction{From: to, To: from}
 		told := func(lost Direction, format string, args ...any) {
 			found = append(found, cut{from, to, lost, fmt.Sprintf(format, args...)})
 		}
-		port, other := c.cfg.List[to].Port, ""
+		port, other := n.cfg.List[to].Port, ""
 		if a.At != "" {
 			other = fmt.Sprintf("; or %s, to which its name leads at rank %d, is another host's", a.At, from)
 		}
 		switch {
 		case hears && b.Half && !a.Reached:
-			told(answering, "the connections of %s arrive at %s, whose answers do not get back: the route or a firewall from rank %d to rank %d", c.name(from), c.name(to), to, from)
+			told(answering, "the connections of %s arrive at %s, whose answers do not get back: the route or a firewall from rank %d to rank %d", n.name(from), n.name(to), to, from)
 		case calls && hears && !a.Reached && a.Problem != "" && b.Up > sureAfter:
-			told(calling, "%s does not reach %s, which listens: %s", c.name(from), c.name(to), a.Problem)
-		case silent && hears && b.Came == 0 && b.Up > sureAfter && c.size == 2 && b.Reached:
+			told(calling, "%s does not reach %s, which listens: %s", n.name(from), n.name(to), a.Problem)
+		case silent && hears && b.Came == 0 && b.Up > sureAfter && n.size == 2 && b.Reached:
 			told(calling, "the connections of %s to %s do not arrive: %s, none came, while those the other way do: a firewall at rank %d, at rank %d or between drops TCP port %d%s",
-				c.name(from), c.name(to), tries(a.Tried), to, from, port, other)
+				n.name(from), n.name(to), tries(a.Tried), to, from, port, other)
 		case silent && hears && b.Came == 0 && b.Up > sureAfter:
 			told(calling, "the connections of %s to %s do not arrive: %s, none came: a firewall at rank %d, at rank %d or between drops TCP port %d, or the route from rank %d leads elsewhere%s",
-				c.name(from), c.name(to), tries(a.Tried), to, from, port, from, other)
+				n.name(from), n.name(to), tries(a.Tried), to, from, port, from, other)
 		case silent && !hears && !back && a.Up > sureAfter:
-			told(Direction{From: from, To: to, Both: true}, "%s does not answer %s: %s: host down, the network, or a firewall for TCP port %d; which way it is cut cannot be told from here%s", c.name(to), c.name(from), tries(a.Tried), port, other)
+			told(Direction{From: from, To: to, Both: true}, "%s does not answer %s: %s: host down, the network, or a firewall for TCP port %d; which way it is cut cannot be told from here%s", n.name(to), n.name(from), tries(a.Tried), port, other)
 		}
 	}
 	return found
@@ -123,55 +170,42 @@ func tries(n int) string {
 // lookForHalfOpen finds out, while the ring comes up, whether the left neighbour's host has
 // begun connections that it did not complete, as none does that gets the answers. It takes
 // as long as the host has sockets: nobody waits for it, and it leaves the CPU to others.
-func (c *Control) lookForHalfOpen() {
+func (t *tally) lookForHalfOpen(o *outcome) {
 	for {
-		c.mu.Lock()
-		over, awaited := c.sealed, c.connections[left] == nil
-		c.mu.Unlock()
 		begun := time.Now()
 		switch {
-		case over:
+		case o.phase().sealed:
 			return
-		case awaited:
-			half := c.callsHere(c.neighbour(left))
-			c.mu.Lock()
-			c.half = half
-			c.mu.Unlock()
+		case t.neighbours.at(left) == nil:
+			half := t.own.callsHere(t.own.neighbour(left))
+			t.mu.Lock()
+			t.half = half
+			t.mu.Unlock()
 		}
 		select {
-		case <-time.After(max(c.pace.beat, 20*time.Since(begun))):
-		case <-c.life.Done():
+		case <-time.After(max(t.own.pace.beat, 20*time.Since(begun))):
+		case <-o.life.ctx.Done():
 			return
 		}
 	}
 }
 
-// callsHere tells whether a rank's host has begun connections to this one that it did not
-// complete: they arrive, and the answers do not.
-func (c *Control) callsHere(rank int) bool {
-	from := c.at(rank).Addr().Unmap()
-	return slices.ContainsFunc(kernel.Sockets(kernel.SynRecv, c.cfg.Bind.Port()), func(s kernel.Socket) bool { return s.Remote.Addr() == from })
-}
-
 // holder finds where whoever keeps this rank from its port can be asked who it is: at
 // this rank's address, unless that is none of this node's or the holder has another.
-func (c *Control) holder() netip.AddrPort {
-	at := c.at(c.rank)
+func (n *node) holder() netip.AddrPort {
+	at := n.at(n.rank)
 	for _, s := range kernel.Sockets(kernel.Listen, at.Port()) {
 		switch {
 		case s.Local.Addr().IsUnspecified() && at.Addr().Is4():
 			return netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), at.Port())
 		case s.Local.Addr().IsUnspecified():
 			return netip.AddrPortFrom(netip.IPv6Loopback(), at.Port())
-		case c.cfg.Bind.Addr().IsUnspecified():
+		case n.cfg.Bind.Addr().IsUnspecified():
 			at = s.Local
 		}
 	}
 	return at
 }
-
-// listensOnAll tells whether this rank listens on all addresses of its node.
-func (c *Control) listensOnAll() bool { return c.cfg.Bind.Addr().IsUnspecified() }
 
 // everywhere says so, for messages.
 func everywhere(all bool) string {

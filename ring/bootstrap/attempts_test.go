@@ -39,10 +39,10 @@ func TestCuts(t *testing.T) {
 		"who has only just begun is not blamed": {2, []attempts{{Rank: 0, Up: long, Tried: 9}, {Rank: 1, Up: time.Second, Reached: true}}, nil, Direction{}},
 		"nor who refuses and is not known":      {2, []attempts{{Rank: 0, Up: long, Tried: 9, Problem: "connection refused"}}, nil, Direction{}},
 	} {
-		control := &Control{size: c.size, cfg: Config{List: []hosts.Node{{Host: "a", Port: 18600}, {Host: "b", Port: 18600}, {Host: "c", Port: 18600}}[:c.size]}}
+		control := newControl(Config{List: []hosts.Node{{Host: "a", Port: 18600}, {Host: "b", Port: 18600}, {Host: "c", Port: 18600}}[:c.size], Addrs: make([]netip.AddrPort, c.size)})
 		var got []string
 		late := &TimeoutError{}
-		for _, cut := range control.cuts(c.counted) {
+		for _, cut := range control.own.cuts(c.counted) {
 			got = append(got, cut.text)
 			late.Lost = append(late.Lost, cut.lost)
 		}
@@ -62,8 +62,8 @@ func TestProcAddr(t *testing.T) {
 	nodes := freshNodes(t, 1)
 	c := openRank(t, configFor(t, nodes, 0))
 	found := kernel.Sockets(kernel.Listen, uint16(nodes[0].Port))
-	if !slices.ContainsFunc(found, func(s kernel.Socket) bool { return s.Local.String() == c.listener.Addr().String() }) {
-		t.Errorf("%d listeners, and none is %s", len(found), c.listener.Addr())
+	if !slices.ContainsFunc(found, func(s kernel.Socket) bool { return s.Local.String() == c.greeter.listener.Addr().String() }) {
+		t.Errorf("%d listeners, and none is %s", len(found), c.greeter.listener.Addr())
 	}
 }
 
@@ -126,9 +126,7 @@ func TestCountsAreCarried(t *testing.T) {
 	go func() {
 		defer cancel()
 		for begun := time.Now(); (len(known) < 2 || !known[1].Reached) && time.Since(begun) < patience; time.Sleep(time.Millisecond) {
-			world[0].mu.Lock()
-			known = world[0].known()
-			world[0].mu.Unlock()
+			known = world[0].tally.known()
 		}
 	}()
 	for r, err := range each(world, func(c *Control) error { return exchange(ctx, c) }) {

@@ -30,20 +30,20 @@ func (r *reading) offset() (at, offset, rtt int64) {
 // sampleClock compares this rank's trace clock with the right neighbour's and records
 // the result. It needs the exchange; its errors are those of Ask. In a ring of one there
 // is nothing to compare.
-func (c *Control) sampleClock(ctx context.Context) error {
-	if c.size == 1 {
+func (a *asks) sampleClock(ctx context.Context) error {
+	if a.own.size == 1 {
 		return nil
 	}
-	r, err := c.inquire(ctx, right, question{Kind: "clock", Clock: new(reading)})
+	r, err := a.inquire(ctx, right, question{Kind: "clock", Clock: new(reading)})
 	switch {
 	case err != nil:
 		return err
 	case r.Clock == nil:
-		return &AnswerError{Rank: c.neighbour(right), Kind: "clock", Text: "no time, but " + strconv.Quote(r.Error)}
+		return &AnswerError{Rank: a.own.neighbour(right), Kind: "clock", Text: "no time, but " + strconv.Quote(r.Error)}
 	}
 	// A clock that was set back meanwhile tells nothing.
 	if at, offset, rtt := r.Clock.offset(); rtt >= 0 {
-		c.cfg.Sample(c.neighbour(right), at, offset, rtt)
+		a.own.cfg.Sample(a.own.neighbour(right), at, offset, rtt)
 	}
 	return nil
 }
@@ -51,13 +51,13 @@ func (c *Control) sampleClock(ctx context.Context) error {
 // compareClocks samples the right neighbour's clock, in a burst once the ring is
 // connected and then once a second. Errors end the connection or the ring, which
 // others report.
-func (c *Control) compareClocks() {
-	for n := 1; c.sampleClock(c.live) == nil; n++ {
+func (a *asks) compareClocks() {
+	for n := 1; a.sampleClock(a.life.ring) == nil; n++ {
 		if n < clockBurst {
 			continue
 		}
 		select {
-		case <-c.live.Done():
+		case <-a.life.ring.Done():
 			return
 		case <-time.After(clockPause):
 		}

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"ringcli/ring/bootstrap/hosts"
 	"ringcli/ring/bootstrap/oob"
 	"ringcli/trace"
 )
@@ -55,7 +56,7 @@ func TestClockSamples(t *testing.T) {
 			got := seen[r].copy()
 			for _, s := range got {
 				wrong := s.Offset - int64(skew[right]-skew[r])
-				if s.Peer != right || s.RTT < 0 || max(wrong, -wrong) > s.RTT/2+1 || s.At > world[r].cfg.Clock() || s.At < world[r].cfg.Clock()-int64(time.Minute) {
+				if s.Peer != right || s.RTT < 0 || max(wrong, -wrong) > s.RTT/2+1 || s.At > world[r].own.cfg.Clock() || s.At < world[r].own.cfg.Clock()-int64(time.Minute) {
 					t.Errorf("rank %d of %d: %+v is wrong by %d ns: expected rank %d to within half of the round trip", r, n, s, wrong, right)
 				}
 			}
@@ -88,17 +89,15 @@ func TestStampsAreTakenWhenWriting(t *testing.T) {
 	defer func() { _, _ = near.Close(), far.Close() }()
 	var now atomic.Int64
 	now.Store(1000)
-	c := &Control{cfg: Config{Clock: now.Load}, size: 2}
-	l := &connection{c: c, side: right, peer: 1, conn: near, wake: make(chan struct{}, 1), stop: make(chan struct{})}
-	c.mu.Lock()
-	c.send(l, TypeHeartbeat, nil)
+	c := newControl(Config{List: make([]hosts.Node, 2), Clock: now.Load})
+	l := &connection{own: c.own, epoch: c.Epoch, side: right, peer: 1, conn: near, wake: make(chan struct{}, 1), stop: make(chan struct{})}
+	l.send(TypeHeartbeat, nil)
 	q := question{ID: 1, Kind: "clock", Clock: new(reading)}
-	c.sendStamped(l, TypeAsk, func(now int64) any { q.Clock.T1 = now; return q })
+	l.sendStamped(TypeAsk, func(now int64) any { q.Clock.T1 = now; return q })
 	frames := l.out
-	c.mu.Unlock()
 	done := make(chan error, 1)
 	go func() { done <- l.flush(frames) }()
-	reader := &connection{c: c, conn: far}
+	reader := &connection{own: c.own, conn: far}
 	if _, err := reader.Read(make([]byte, 1)); err != nil || reader.arrived != 1000 {
 		t.Fatalf("arrived at %d, %v", reader.arrived, err)
 	}

@@ -10,40 +10,37 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"slices"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
 	"ringcli/ring/bootstrap/oob"
-	"ringcli/ring/bootstrap/verdict"
 	"ringcli/trace"
 )
 
 // connection is the TCP connection to one neighbour.
 type connection struct {
-	c    *Control
+	own  *node
 	side int
 	peer int
 	who  identity
 	conn net.Conn
+	// epoch is the ring's, handle takes a frame of the neighbour, whose error ends the
+	// connection, and lost is called when it has ended or makes no sense.
+	epoch  func() uint32
+	handle func(*connection, *oob.Frame) error
+	lost   func(*connection, error)
 
-	live context.Context // ends with the connection, or with the Control's
+	live context.Context // ends with the connection, or with the ring
 	kill context.CancelCauseFunc
 
-	// Guarded by the Control's lock.
-	asked   map[uint64]chan reply         // own questions that wait for an answer
-	serving map[uint64]context.CancelFunc // the neighbour's that are being answered
-	out     []outgoing                    // frames to write
-	unread  int                           // bytes of answers among them
-	used    bool                          // infos have passed: it cannot be replaced any more
-	ended   bool                          // the connection is gone
-	unsent  error                         // why the writer gave up
-	broke   string                        // how, if that was without a goodbye
-	blocked bool                          // the reader waits for this rank
-	goodbye time.Time                     // when the neighbour said goodbye
-	heard   time.Time                     // when the last frame came, or this rank went on itself
-	spoke   time.Time                     // when the last frame came
-	counted *attempts                     // the neighbour's, while the ring comes up
+	mu     sync.Mutex // guards the following
+	out    []outgoing // frames to write
+	unread int        // bytes of answers among them
+	unsent error      // why the writer gave up
+	now    state
 
 	arrived int64 // by Config.Clock, when the reader last got bytes; the reader's own
 
@@ -53,25 +50,100 @@ type connection struct {
 	once sync.Once
 }
 
-// addConnection makes conn the connection to a side. It needs the lock.
-func (c *Control) addConnection(side int, conn net.Conn, who identity) {
+// state is what has become of a connection.
+type state struct {
+	used    bool      // infos have passed: it cannot be replaced any more
+	ended   bool      // the connection is gone
+	broke   string    // how it ended, if that was without a goodbye
+	blocked bool      // the reader waits for this rank
+	goodbye time.Time // when the neighbour said goodbye
+	heard   time.Time // when the last frame came, or this rank went on itself
+	spoke   time.Time // when the last frame came
+	counted *attempts // the neighbour's, while the ring comes up
+}
+
+// neighbours are the connections to the left and to the right.
+type neighbours struct {
+	own     *node
+	life    *lifetime
+	members *members
+	changes *changes
+	failure func() *Verdict // nil: the ring has not failed
+	epoch   func() uint32
+	handle  func(*connection, *oob.Frame) error
+	lost    func(*connection, error)
+
+	mu    sync.Mutex // orders replacing a connection, its first use, and the end of all
+	sides [2]atomic.Pointer[connection]
+}
+
+// at returns the connection to a side, nil if there is none.
+func (n *neighbours) at(side int) *connection { return n.sides[side].Load() }
+
+// all returns those that there are, the left one first.
+func (n *neighbours) all() (all []*connection) {
+	for side := range n.sides {
+		if l := n.at(side); l != nil {
+			all = append(all, l)
+		}
+	}
+	return all
+}
+
+// to returns the connections to a rank: with two ranks both are to one.
+func (n *neighbours) to(rank int) []*connection {
+	return slices.DeleteFunc(n.all(), func(l *connection) bool { return l.peer != rank })
+}
+
+// tell sends a frame to all neighbours but the one that it came from.
+func (n *neighbours) tell(t oob.Type, payload any, from *connection) {
+	for _, l := range n.all() {
+		if l != from {
+			l.send(t, payload)
+		}
+	}
+}
+
+// add makes conn the connection to a side, and reports whether the Control was still open. It
+// needs the lock.
+func (n *neighbours) add(side int, conn net.Conn, who identity) bool {
+	if n.life.over() {
+		_ = conn.Close()
+		return false
+	}
 	_ = conn.SetDeadline(time.Time{}) // fails on a closed connection only, which the reader sees
 	l := &connection{
-		c: c, side: side, peer: c.neighbour(side), who: who, conn: conn, heard: time.Now(),
-		asked: make(map[uint64]chan reply), serving: make(map[uint64]context.CancelFunc),
+		own: n.own, side: side, peer: n.own.neighbour(side), who: who, conn: conn, now: state{heard: time.Now()},
+		epoch: n.epoch, handle: n.handle, lost: n.lost,
 		wake: make(chan struct{}, 1), over: make(chan struct{}), stop: make(chan struct{}),
 	}
-	l.live, l.kill = context.WithCancelCause(c.live)
-	c.connections[side] = l
-	c.members[l.peer] = who
-	if c.failure != nil {
-		c.send(l, TypeVerdict, c.failure) // the verdict came while this end was dialling
+	l.live, l.kill = context.WithCancelCause(n.life.ring)
+	n.sides[side].Store(l)
+	n.members.set(l.peer, who)
+	if v := n.failure(); v != nil {
+		l.send(TypeVerdict, v) // the verdict came while this end was dialling
 	}
-	c.running.Go(l.read)
-	c.running.Go(l.write)
-	c.notify()
+	n.life.start(l.read)
+	n.life.start(l.write)
+	n.changes.notify()
 	trace.Debug(trace.Bootstrap, fmt.Sprintf("connected to neighbour %d", l.peer),
 		slog.Int("neighbour", l.peer), slog.String("address", conn.RemoteAddr().String()), slog.String("host", who.Host))
+	return true
+}
+
+// drop leaves a side without a connection, unless it has another one by now.
+func (n *neighbours) drop(l *connection) { n.sides[l.side].CompareAndSwap(l, nil) }
+
+// close ends all connections, and whatever has the lifetime. None is added any more.
+func (n *neighbours) close() {
+	n.mu.Lock()
+	n.life.end()
+	all := n.all()
+	n.mu.Unlock()
+	n.changes.notify()
+	for _, l := range all {
+		l.finish()
+	}
 }
 
 // outgoing is a frame to write.
@@ -83,53 +155,49 @@ type outgoing struct {
 	parts *parts
 }
 
-// send queues a frame for a connection. It needs the lock.
-func (c *Control) send(l *connection, t oob.Type, payload any) {
-	b, err := c.encodeFor(l, t, payload)
+// send queues a frame.
+func (l *connection) send(t oob.Type, payload any) {
+	b, err := l.encode(t, payload)
 	if err != nil {
 		// Payloads are ours, and those of callers were measured before.
 		trace.Error(trace.Bootstrap, "frame not sent", slog.String("error", err.Error()))
 		return
 	}
-	c.queue(l, outgoing{frame: b})
+	l.queue(outgoing{frame: b})
 }
 
-// sendStamped queues a frame whose payload is made right before it is written. It
-// needs the lock; payload is called without it.
-func (c *Control) sendStamped(l *connection, t oob.Type, payload func(now int64) any) {
-	c.queue(l, outgoing{stamped: func(now int64) ([]byte, error) {
-		return c.encodeFor(l, t, payload(now))
-	}})
+// sendStamped queues a frame whose payload is made right before it is written.
+func (l *connection) sendStamped(t oob.Type, payload func(now int64) any) {
+	l.queue(outgoing{stamped: func(now int64) ([]byte, error) { return l.encode(t, payload(now)) }})
 }
 
-// maxUnread bounds the answers to a neighbour that asks and does not read: as much as all
-// questions that it may have in hand can be answered with.
-const maxUnread = maxServing * oob.MaxFrame
-
-// reply queues an answer. It needs the lock. Its error ends the connection, after a verdict.
-func (c *Control) reply(l *connection, r reply, stamped bool) error {
-	const least = 512 // of memory
-	if l.unread += least + len(r.Payload) + len(r.Error); l.unread > maxUnread {
-		v := c.verdict(KindFailed, l.peer, "%s asks and does not read: %d MiB of answers to it wait to be sent: see what %s runs there, and whether all nodes have the same ringcli",
-			c.name(l.peer), maxUnread>>20, l.who.Host)
-		c.running.Go(func() { c.failFrom(v, nil) })
-		return v
+// pass queues one of some parts, in a frame with those that wait to be written.
+func (l *connection) pass(of *parts, origin int, data string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var p *parts
+	if n := len(l.out); n > 0 {
+		p = l.out[n-1].parts
 	}
-	if stamped {
-		c.sendStamped(l, TypeAnswer, func(now int64) any { r.Clock.T3 = now; return r })
-	} else {
-		c.send(l, TypeAnswer, r)
+	if p == nil || p.Op != of.Op || p.Kind != of.Kind || p.bytes+len(data) > maxTogether {
+		p = of.empty()
+		l.queueLocked(outgoing{parts: p})
 	}
-	return nil
+	p.add(origin, data)
 }
 
-// encodeFor makes a frame for a neighbour.
-func (c *Control) encodeFor(l *connection, t oob.Type, payload any) ([]byte, error) {
-	return oob.Encode(t, c.epoch.Load(), c.rank, l.peer, c.edge(l.side), payload)
+func (l *connection) encode(t oob.Type, payload any) ([]byte, error) {
+	return oob.Encode(t, l.epoch(), l.own.rank, l.peer, l.own.edge(l.side), payload)
 }
 
-func (c *Control) queue(l *connection, o outgoing) {
-	if l.ended {
+func (l *connection) queue(o outgoing) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.queueLocked(o)
+}
+
+func (l *connection) queueLocked(o outgoing) {
+	if l.now.ended {
 		return // nobody writes it any more
 	}
 	l.out = append(l.out, o)
@@ -139,12 +207,35 @@ func (c *Control) queue(l *connection, o outgoing) {
 	}
 }
 
-// edge returns the number of the edge at a side: its dialler's rank.
-func (c *Control) edge(side int) int {
-	if side == left {
-		return c.neighbour(left)
-	}
-	return c.rank
+// idle tells whether nothing waits to be written, which the neighbour would take for a sign of life.
+func (l *connection) idle() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return !l.now.ended && len(l.out) == 0
+}
+
+func (l *connection) state() state {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.now
+}
+
+// here tells whether the neighbour has not said goodbye.
+func (l *connection) here() bool { return l != nil && l.state().goodbye.IsZero() }
+
+// use notes that infos pass, unless the connection has ended.
+func (l *connection) use() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.now.used = l.now.used || !l.now.ended
+	return !l.now.ended
+}
+
+// set changes what is guarded by the lock.
+func (l *connection) set(change func()) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	change()
 }
 
 // finish lets the writer write what is queued, if the peer takes it soon, and
@@ -159,17 +250,15 @@ func (l *connection) finish() {
 func (l *connection) write() {
 	var next []outgoing
 	for {
-		l.c.mu.Lock()
+		l.mu.Lock()
 		next, l.out, l.unread = append(next[:0], l.out...), nil, 0
-		l.c.mu.Unlock()
+		l.mu.Unlock()
 		if len(next) > 0 {
 			if err := l.flush(next); err != nil {
 				// The reader says why: what has arrived, a verdict perhaps, counts before
 				// what could not be sent.
-				l.c.mu.Lock()
-				l.unsent = err
-				l.c.mu.Unlock()
-				_ = l.conn.SetReadDeadline(time.Now().Add(l.c.pace.call)) // fails on a closed connection only
+				l.set(func() { l.unsent = err })
+				_ = l.conn.SetReadDeadline(time.Now().Add(l.own.pace.call)) // fails on a closed connection only
 				<-l.over
 				break
 			}
@@ -180,9 +269,9 @@ func (l *connection) write() {
 			continue
 		case <-l.stop:
 		}
-		l.c.mu.Lock()
+		l.mu.Lock()
 		empty := len(l.out) == 0
-		l.c.mu.Unlock()
+		l.mu.Unlock()
 		if empty {
 			break
 		}
@@ -195,7 +284,7 @@ func (l *connection) flush(frames []outgoing) error {
 	var batch net.Buffers
 	for _, o := range frames {
 		if o.parts != nil {
-			b, err := l.c.encodeFor(l, TypeParts, o.parts)
+			b, err := l.encode(TypeParts, o.parts)
 			if err != nil {
 				return err
 			}
@@ -208,7 +297,7 @@ func (l *connection) flush(frames []outgoing) error {
 		if _, err := batch.WriteTo(l.conn); err != nil {
 			return err
 		}
-		b, err := o.stamped(l.c.cfg.Clock())
+		b, err := o.stamped(l.own.cfg.Clock())
 		if err != nil {
 			return err
 		}
@@ -223,7 +312,7 @@ func (l *connection) flush(frames []outgoing) error {
 // Read reads from the connection and notes when.
 func (l *connection) Read(b []byte) (int, error) {
 	n, err := l.conn.Read(b)
-	l.arrived = l.c.cfg.Clock()
+	l.arrived = l.own.cfg.Clock()
 	return n, err
 }
 
@@ -233,133 +322,25 @@ func (l *connection) read() {
 	for {
 		f, err := oob.ReadFrame(r)
 		if err == nil {
-			err = l.c.handle(l, f)
+			err = l.handle(l, f)
 		}
 		if err != nil {
-			l.c.lost(l, err)
+			l.lost(l, err)
 			l.finish()
 			return
 		}
 	}
 }
 
-// handle takes a frame from a neighbour. An error ends the connection.
-func (c *Control) handle(l *connection, f *oob.Frame) error {
-	if f.Version != oob.Version || f.Sender != l.peer || f.Edge != c.edge(l.side) {
-		return fmt.Errorf("%s frame of version %d from rank %d on edge %d: expected version %d, rank %d, edge %d",
-			f.Type, f.Version, f.Sender, f.Edge, oob.Version, l.peer, c.edge(l.side))
+// end notes the end of a connection, and returns the reason and whether infos had passed.
+func (l *connection) end(err error) (why error, used bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.now.ended = true
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		err = cmp.Or(l.unsent, err)
 	}
-	if ok, err := c.current(l, f); !ok {
-		if e, stale := errors.AsType[*staleError](err); stale {
-			c.refuseStale(l, f, e)
-		}
-		return err
-	}
-	c.mu.Lock()
-	l.heard = time.Now()
-	l.spoke = l.heard
-	c.mu.Unlock()
-	switch f.Type {
-	case TypeHeartbeat:
-		if len(f.Payload) == 0 {
-			return nil
-		}
-		return with(f, func(a attempts) error {
-			c.mu.Lock()
-			l.counted = &a
-			c.mu.Unlock()
-			return nil
-		})
-	case TypeInfo:
-		return with(f, func(i information) error { return c.takeInfo(l, i) })
-	case TypeParts:
-		return with(f, func(p parts) error { return c.takeParts(l, p) })
-	case TypeAsk:
-		return with(f, func(q question) error { return c.serve(l, q) })
-	case TypeAnswer:
-		return with(f, func(r reply) error { c.takeAnswer(l, r); return nil })
-	case TypeCancel:
-		return with(f, func(r reply) error { c.takeCancel(l, r.ID); return nil })
-	case TypeGoodbye:
-		c.mu.Lock()
-		l.goodbye = l.heard
-		c.notify()
-		c.mu.Unlock()
-	case TypeSighting:
-		return with(f, func(s verdict.Sighting) error { return c.takeSighting(l, s) })
-	case TypeVerdict:
-		return with(f, func(v Verdict) error {
-			v.Told = true
-			c.failFrom(&v, l)
-			return nil
-		})
-	case TypeReject:
-		return with(f, func(r rejection) error {
-			v := r.Verdict
-			v.Told = true
-			c.failFrom(&v, l)
-			return nil
-		})
-	default:
-		return fmt.Errorf("%q frame from rank %d: not expected on a control connection", f.Type, f.Sender)
-	}
-	return nil
-}
-
-// with hands a frame's payload to what takes it.
-func with[T any](f *oob.Frame, take func(T) error) error {
-	payload, err := oob.Decode[T](f)
-	if err != nil {
-		return err
-	}
-	return take(payload)
-}
-
-// lost is called when a connection has ended or makes no sense.
-func (c *Control) lost(l *connection, err error) {
-	var v *Verdict
-	first := false
-	now := time.Now()
-	c.mu.Lock()
-	c.notice(now)
-	if !l.ended {
-		l.ended = true
-		if errors.Is(err, os.ErrDeadlineExceeded) {
-			err = cmp.Or(l.unsent, err)
-		}
-		switch {
-		case c.closed || c.leaving || c.failure != nil || c.proposal != nil || c.connections[l.side] != l:
-			// Nobody waits for this neighbour any more, or the verdict is about to come.
-			if c.proposal == nil {
-				l.kill(c.gone(l)) // without effect if the verdict or Close has done it
-			}
-		case !l.used:
-			// Nothing has passed yet: the neighbour may be restarted.
-			c.connections[l.side] = nil
-			trace.Debug(trace.Bootstrap, "neighbour went away before the exchange", slog.Int("neighbour", l.peer))
-			l.kill(c.gone(l))
-		case !l.goodbye.IsZero():
-			l.kill(c.gone(l))
-		case !c.sealed || c.size == 1:
-			v = c.verdict(KindLost, l.peer, "%s was lost: its control connection ended without a goodbye (%s); see what its process (%s) last said",
-				c.name(l.peer), ending(err), l.who)
-			if !endedThere(err) {
-				v.Confidence = Suspect
-			}
-			first = c.fail(v, l)
-		default:
-			// Where the network gave up, the neighbour is silent and did not end.
-			if !errors.Is(err, syscall.ETIMEDOUT) && !errors.Is(err, syscall.EHOSTUNREACH) && !errors.Is(err, syscall.ENETUNREACH) {
-				l.broke = ending(err)
-				p := c.watch.of(l.peer)
-				p.call, p.endedAt = "", now
-			}
-			c.look(now)
-		}
-		c.notify()
-	}
-	c.mu.Unlock()
-	c.report(v, first)
+	return err, l.now.used
 }
 
 // endedThere tells whether the peer's host has ended a connection, as it does when the

@@ -1,203 +1,49 @@
 package bootstrap
 
 import (
-	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"net/netip"
 	"os"
 	"slices"
 	"sync"
-	"sync/atomic"
-	"syscall"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"ringcli/configs/usage"
 	"ringcli/ring/bootstrap/calls"
 	"ringcli/ring/bootstrap/hosts"
 	"ringcli/ring/bootstrap/kernel"
 	"ringcli/ring/bootstrap/oob"
-	"ringcli/ring/bootstrap/seal"
+	"ringcli/ring/bootstrap/verdict"
 	"ringcli/trace"
 )
 
-// Config says who this node is and how it reaches the others.
-type Config struct {
-	List []hosts.Node
-	Rank int
-	// Names are what people call the hosts, where the list has addresses; nil is none.
-	Names map[hosts.Node]string
-	// Whole is the list that all nodes were given, and Without its entries that List is
-	// without, by the leader's decision of that number; nil means List.
-	Whole    []hosts.Node
-	Without  []int
-	Decision uint64
-	// Follows has a leader that has decided later end the bring-up, with a Verdict that
-	// says who is in the ring now.
-	Follows bool
-	// Diagnosing tells the other ranks that this one asks for the control ring alone.
-	Diagnosing bool
-	// Addrs are the list's addresses, an invalid one of an entry whose name has none yet:
-	// SetAddrs comes before Exchange then.
-	Addrs []netip.AddrPort
-	// Bind is where to listen; an unspecified address means all.
-	Bind netip.AddrPort
-	// Death is how long it may take until a host or a network that is down is told, 0 means
-	// 1.5 s; Silence is how long a neighbour may say nothing whose host answers, 0 means 5 s:
-	// it is stopped or stuck. Neither counts while Moved of it goes on.
-	Death, Silence time.Duration
-	// ByHand is for steps that an operator takes: an Exchange whose deadline
-	// passes can be repeated, and does not end the ring.
-	ByHand bool
-	// Moved counts whatever moves between this rank and a neighbour besides TCP; nil counts
-	// nothing.
-	Moved func(rank int) uint64
-	// OnFailure is called once, with the first verdict, from a goroutine of the
-	// Control or of whoever calls Fail. It must not call Close.
-	OnFailure func(*Verdict)
-	// Review, if set, is asked about the verdict that this rank has on a ring that did not come
-	// up, before the others are told, and returns it, or one that says more.
-	Review func(context.Context, *Verdict) *Verdict
-	// Answer answers the questions that a neighbour put with Ask; from is its
-	// rank and side (0 left, 1 right) is this rank's side of the edge. What it
-	// returns goes back as JSON, an error as *AnswerError. Each call runs on a
-	// goroutine of the Control, at most 16 for each connection at a time, and may
-	// wait: its context ends with the asker's deadline, when the asker gives up,
-	// when the ring fails, with the connection and with Close, which waits for it. It is
-	// not called before Exchange, and must not call Close. nil refuses all.
-	Answer func(ctx context.Context, kind string, from, side int, payload json.RawMessage) (any, error)
-	// History is what the process remembers of earlier rings; nil is nothing.
-	History *History
-	// Token, if set, is what every rank of the ring must have, too.
-	Token *seal.Token
-	// Waits, if set, are told what this rank waits for.
-	Waits *Waits
-	// Clock and Sample replace trace.Clock and trace.AddClockSample, for tests in
-	// which several ranks share a process.
-	Clock  func() int64
-	Sample func(peer int, at, offset, rtt int64)
-	// Listen and Dial replace net's, for tests that stall or cut connections.
-	Listen func(ctx context.Context, network, address string) (net.Listener, error)
-	Dial   func(ctx context.Context, network, address string) (net.Conn, error)
-}
-
-// The neighbours, seen from a rank.
-const (
-	left  = 0 // dials this rank
-	right = 1 // dialled by this rank
-)
-
-const (
-	// handshakeTimeout is how long a connection may take for its first frame.
-	// A live node answers within a round trip; a busy one within a time slice.
-	handshakeTimeout = 3 * time.Second
-	// dialTimeout is how long a call may take: one SYN may be lost.
-	dialTimeout = 2 * time.Second
-	// dialPause bounds the pause between two dials: short enough that the last
-	// node to start is found at once, long enough not to load it.
-	dialPauseMin, dialPauseMax = 20 * time.Millisecond, 250 * time.Millisecond
-	// maxBeat bounds the pause between two signs of life, however long Death is: the
-	// neighbour's may be shorter.
-	maxBeat = 250 * time.Millisecond
-	// clockPause is the pause between two comparisons of clocks.
-	clockPause = time.Second
-	// goodbyeGrace is how long what is under way may take to end after a
-	// neighbour's goodbye, before the ring counts as broken.
-	goodbyeGrace = time.Second
-	// linger is how long Goodbye waits for the neighbours' goodbyes, flush how
-	// long Close lets the last frames take.
-	linger, flush = 250 * time.Millisecond, 500 * time.Millisecond
-)
-
-// A peer that vanishes with its host is noticed by the kernel in 35 s.
-var keepAlive = net.KeepAliveConfig{Enable: true, Idle: 15 * time.Second, Interval: 5 * time.Second, Count: 4}
-
-// shortest is the segment size that every path takes (RFC 9293, section 3.7.1), and
-// shortSegments has a caller and whom it calls send none longer: where the MTU of a path
-// shrinks, the control ring is to tell so.
-const shortest = 536
-
-func shortSegments(_, _ string, c syscall.RawConn) error {
-	return c.Control(func(fd uintptr) {
-		_ = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_MAXSEG, shortest) // without, long ones do
-	})
-}
-
-// identity tells two processes with one index apart.
-type identity struct {
-	Instance string      `json:"instance,omitempty"`
-	Host     string      `json:"host"`
-	PID      int         `json:"pid"`
-	Process  *kernel.Key `json:"process,omitempty"` // for neighbours alone
-	// Diagnosing is Config's.
-	Diagnosing bool `json:"diagnosing,omitempty"`
-}
-
-func (i identity) String() string { return fmt.Sprintf("host %s, pid %d", i.Host, i.PID) }
-
 // Control is a rank's end of the control ring. Its methods may be called from
 // any goroutine; Gather and Broadcast must be called in the same order on all ranks.
+// It owns its parts, each of which has its own state and lock.
 type Control struct {
-	cfg       Config
-	pace      pace
-	rank      int
-	size      int
-	block     int // see blockOf
-	digest    string
-	group     Group
-	self      identity
-	listener  net.Listener
-	life      context.Context // ends with Close
-	end       context.CancelCauseFunc
-	live      context.Context // ends with life, or with the verdict
-	kill      context.CancelCauseFunc
-	running   sync.WaitGroup
-	dialling  sync.Once
-	closeOnce sync.Once
-	callers   oob.Lobby // accepted, no neighbours yet
-	strangers passers   // so, and no neighbours at all
-	epoch     atomic.Uint32
-	stale     atomic.Uint64
-	addrs     atomic.Pointer[[]netip.AddrPort] // of the list; what it points to does not change
-
-	mu          sync.Mutex         // guards all that follows
-	changed     chan struct{}      // closed and replaced whenever something below changes
-	connections [2]*connection     // to the neighbours
-	info        [2]json.RawMessage // what the neighbours sent in Exchange
-	sealed      bool               // the exchange is over: a newcomer is not for us
-	members     map[int]identity   // by rank, as far as they are known
-	doing       func() Doing       // nil: idle
-	watch       watch
-	proposal    *Verdict  // the best verdict yet, which is the failure once it has settled
-	proposedAt  time.Time // when there was the first
-	failure     *Verdict
-	leaving     bool // Goodbye or Close was called
-	closed      bool
-	state       string
-	activity    string    // what it does, if anybody has said
-	active      time.Time // since when
-	waiting     []int
-	waitingTo   string    // what they are to do
-	waitingAt   time.Time // since when
-	opened      time.Time
-	tried, came int      // calls of the right neighbour; connections from the left one's host
-	problem     string   // why the right neighbour was not reached last time
-	unanswered  bool     // so: nothing came back
-	half        bool     // calls of the left neighbour are not completed
-	intruder    string   // what a stranger at the right neighbour's address said or did
-	untrusted   bool     // so, of a token
-	remarks     []string // strangers
-	ops         map[uint64]*operation
-	lastOp      uint64
-	untold      bool // parts have come that no wait was told of
-	lastAsk     uint64
+	own        *node
+	life       *lifetime
+	changes    *changes
+	members    *members
+	neighbours *neighbours
+	outcome    *outcome
+	liveness   *liveness
+	epochs     *epochs
+	prober     *prober
+	tally      *tally
+	foreign    *foreignPeers
+	waiter     *waiter
+	exchanger  *exchanger
+	gathers    *gathers
+	asks       *asks
+	greeter    *greeter
+	dialler    *dialler
+	closeOnce  sync.Once
 }
 
 // Open binds the listener and answers probes and the left neighbour from now on.
@@ -205,259 +51,393 @@ func Open(ctx context.Context, cfg Config) (*Control, error) {
 	if cfg.Rank < 0 || cfg.Rank >= len(cfg.List) || len(cfg.Addrs) != len(cfg.List) {
 		return nil, usage.Errorf("index %d: expected 0 to %d, the entries of the list", cfg.Rank, len(cfg.List)-1)
 	}
-	if cfg.Whole == nil {
-		cfg.Whole = cfg.List
+	c := newControl(cfg)
+	var err error
+	if c.greeter.listener, err = c.prober.bind(ctx); err != nil {
+		return nil, err
 	}
-	if cfg.History == nil {
-		cfg.History = &History{}
+	if cfg.Follows && cfg.Rank != 0 {
+		c.own.cfg.History.awaits(&Vigil{prober: c.prober})
 	}
-	cfg.Death, cfg.Silence = cmp.Or(cfg.Death, 1500*time.Millisecond), cmp.Or(cfg.Silence, 5*time.Second)
-	if cfg.Clock == nil {
-		cfg.Clock = trace.Clock
+	c.life.start(c.greeter.accept)
+	c.life.start(c.keepTime)
+	if !isOwn(c.own.at(c.own.neighbour(left)).Addr()) { // else no network lies between
+		c.life.start(func() { c.tally.lookForHalfOpen(c.outcome) })
 	}
-	if cfg.Sample == nil {
-		cfg.Sample = trace.AddClockSample
-	}
-	if cfg.Listen == nil {
-		lc := net.ListenConfig{KeepAliveConfig: keepAlive}
-		cfg.Listen = lc.Listen
-	}
-	if cfg.Dial == nil {
-		// Go sets TCP_NODELAY on its own.
-		d := net.Dialer{Timeout: dialTimeout, KeepAliveConfig: keepAlive, Control: shortSegments}
-		cfg.Dial = d.DialContext
-	}
+	trace.Debug(trace.Bootstrap, "listening", slog.String("address", c.greeter.listener.Addr().String()))
+	return c, nil
+}
+
+// newControl makes a Control that neither listens nor dials.
+func newControl(cfg Config) *Control {
+	cfg = cfg.withDefaults()
 	host, err := os.Hostname()
 	if err != nil {
 		host = "unknown"
 	}
-	c := &Control{
-		cfg: cfg, pace: paceOf(cfg.Death, cfg.Silence), rank: cfg.Rank, size: len(cfg.List), block: blockOf(cfg.Rank, len(cfg.List)), digest: hosts.Digest(cfg.List),
-		self:    identity{Instance: rand.Text(), Host: host, PID: os.Getpid(), Process: kernel.This(), Diagnosing: cfg.Diagnosing},
-		group:   Group{Whole: hosts.Digest(cfg.Whole), Without: cfg.Without, Decision: cfg.Decision},
-		changed: make(chan struct{}), ops: make(map[uint64]*operation),
-		state: "open", opened: time.Now(), members: make(map[int]identity),
+	opened := time.Now()
+	own := &node{
+		cfg: cfg, pace: paceOf(cfg.Death, cfg.Silence), rank: cfg.Rank, size: len(cfg.List), digest: hosts.Digest(cfg.List),
+		self:  identity{Instance: rand.Text(), Host: host, PID: os.Getpid(), Process: kernel.This(), Diagnosing: cfg.Diagnosing},
+		group: Group{Whole: hosts.Digest(cfg.Whole), Without: cfg.Without, Decision: cfg.Decision},
 	}
-	c.SetAddrs(cfg.Addrs)
-	c.members[c.rank] = c.self
-	c.watch = newWatch(c)
-	if c.listener, err = c.bind(ctx); err != nil {
-		return nil, err
+	own.setAddrs(cfg.Addrs)
+	c := &Control{own: own, life: newLifetime(context.Background()), changes: &changes{next: make(chan struct{})}, epochs: &epochs{own: own}, foreign: &foreignPeers{}}
+	c.members = &members{own: own, byRank: map[int]identity{own.rank: own.self}}
+	c.prober = &prober{own: own, life: c.life, members: c.members}
+	c.outcome = &outcome{own: own, life: c.life, members: c.members, changes: c.changes}
+	c.neighbours = &neighbours{
+		own: own, life: c.life, members: c.members, changes: c.changes,
+		failure: c.Failure, epoch: c.Epoch, handle: c.handle, lost: c.lost,
 	}
-	c.life, c.end = context.WithCancelCause(context.Background())
-	c.live, c.kill = context.WithCancelCause(c.life)
-	if cfg.Follows && c.rank != 0 {
-		cfg.History.awaits(&Vigil{c: c})
+	c.outcome.neighbours = c.neighbours
+	c.liveness = newLiveness(own, opened)
+	c.liveness.life, c.liveness.members, c.liveness.neighbours = c.life, c.members, c.neighbours
+	c.liveness.outcome, c.liveness.prober = c.outcome, c.prober
+	c.outcome.slept = func() time.Duration { slept, _ := c.liveness.sleptLately(); return slept }
+	c.tally = &tally{own: own, neighbours: c.neighbours, opened: opened}
+	c.waiter = &waiter{
+		own: own, life: c.life, neighbours: c.neighbours, outcome: c.outcome, changes: c.changes,
+		prober: c.prober, tally: c.tally, foreign: c.foreign, state: "open",
 	}
-	c.running.Go(c.accept)
-	c.running.Go(c.keepTime)
-	if !isOwn(c.at(c.neighbour(left)).Addr()) { // else no network lies between
-		c.running.Go(c.lookForHalfOpen)
+	c.exchanger = &exchanger{
+		own: own, life: c.life, members: c.members, neighbours: c.neighbours, outcome: c.outcome,
+		epochs: c.epochs, changes: c.changes, wait: c.waiter.wait,
 	}
-	trace.Debug(trace.Bootstrap, "listening", slog.String("address", c.listener.Addr().String()))
-	return c, nil
+	c.gathers = &gathers{
+		own: own, life: c.life, neighbours: c.neighbours, outcome: c.outcome, changes: c.changes,
+		failing: c.failing, wait: c.waiter.wait, block: blockOf(own.rank, own.size), ops: make(map[uint64]*operation),
+	}
+	c.asks = &asks{
+		own: own, life: c.life, neighbours: c.neighbours, outcome: c.outcome, failing: c.failing,
+		asked: make(map[questionKey]chan reply), serving: make(map[questionKey]context.CancelFunc),
+	}
+	c.greeter = &greeter{
+		own: own, life: c.life, neighbours: c.neighbours, outcome: c.outcome, changes: c.changes,
+		epochs: c.epochs, prober: c.prober, tally: c.tally, foreign: c.foreign, status: c.waiter.status,
+	}
+	c.dialler = &dialler{
+		own: own, life: c.life, neighbours: c.neighbours, outcome: c.outcome, changes: c.changes,
+		prober: c.prober, tally: c.tally, fail: c.Fail,
+	}
+	return c
 }
 
-// LeaderDiagnoses tells whether rank 0 asks for the control ring alone; after Exchange.
-func (c *Control) LeaderDiagnoses() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.members[0].Diagnosing
+// keepTime sends signs of life and looks at the neighbours.
+func (c *Control) keepTime() {
+	ticker := time.NewTicker(c.own.pace.tick)
+	defer ticker.Stop()
+	beat := time.Now()
+	for {
+		select {
+		case <-c.life.ctx.Done():
+			return
+		case <-ticker.C:
+		}
+		now := time.Now()
+		c.liveness.catchUp(now)
+		if now.Sub(beat) >= c.own.pace.beat {
+			beat = now
+			c.giveSigns()
+		}
+		c.gathers.tick()
+		if v := c.liveness.overdue(now); v != nil {
+			c.outcome.fail(v, nil)
+		}
+		c.liveness.tick(now)
+	}
 }
 
-// SetAddrs sets the addresses of the list.
-func (c *Control) SetAddrs(addrs []netip.AddrPort) {
-	addrs = slices.Clone(addrs)
-	c.addrs.Store(&addrs)
+// giveSigns sends a sign of life to the neighbours, with what is counted while the ring comes up.
+func (c *Control) giveSigns() {
+	var counted any
+	if !c.outcome.phase().sealed {
+		counted = c.tally.counted()
+	}
+	for _, l := range c.neighbours.all() {
+		if l.idle() {
+			l.send(TypeHeartbeat, counted)
+		}
+	}
 }
 
-// Addrs returns the addresses of the list: a neighbour's may have changed while the ring came up.
-func (c *Control) Addrs() []netip.AddrPort { return slices.Clone(*c.addrs.Load()) }
-
-// at is a rank's address.
-func (c *Control) at(rank int) netip.AddrPort { return (*c.addrs.Load())[rank] }
-
-// SetState sets what probes are told that this rank does.
-func (c *Control) SetState(s string) {
-	c.mu.Lock()
-	c.state = s
-	c.mu.Unlock()
+// handle takes a frame from a neighbour. An error ends the connection.
+func (c *Control) handle(l *connection, f *oob.Frame) error {
+	if f.Version != oob.Version || f.Sender != l.peer || f.Edge != c.own.edge(l.side) {
+		return fmt.Errorf("%s frame of version %d from rank %d on edge %d: expected version %d, rank %d, edge %d",
+			f.Type, f.Version, f.Sender, f.Edge, oob.Version, l.peer, c.own.edge(l.side))
+	}
+	if ok, err := c.epochs.current(l, f); !ok {
+		if e, stale := errors.AsType[*staleError](err); stale {
+			c.epochs.stale.Add(1)
+			c.greeter.stranger(l.conn, e.text)
+			l.send(TypeReject, rejection{Retry: true, Verdict: *c.own.verdict(KindMismatch, f.Sender, "%s", e.text)})
+		}
+		return err
+	}
+	now := time.Now()
+	l.set(func() { l.now.heard, l.now.spoke = now, now })
+	told := func(v Verdict) error {
+		v.Told = true
+		c.outcome.fail(&v, l)
+		return nil
+	}
+	switch f.Type {
+	case TypeHeartbeat:
+		if len(f.Payload) == 0 {
+			return nil
+		}
+		return with(f, func(a attempts) error { l.set(func() { l.now.counted = &a }); return nil })
+	case TypeInfo:
+		return with(f, func(i information) error { return c.exchanger.takeInfo(l, i) })
+	case TypeParts:
+		return with(f, func(p parts) error { return c.gathers.takeParts(l, p) })
+	case TypeAsk:
+		return with(f, func(q question) error { return c.asks.serve(l, q) })
+	case TypeAnswer:
+		return with(f, func(r reply) error { c.asks.takeAnswer(l, r); return nil })
+	case TypeCancel:
+		return with(f, func(r reply) error { c.asks.takeCancel(l, r.ID); return nil })
+	case TypeGoodbye:
+		l.set(func() { l.now.goodbye = now })
+		c.changes.notify()
+	case TypeSighting:
+		return with(f, func(s verdict.Sighting) error { return c.liveness.takeSighting(l, s) })
+	case TypeVerdict:
+		return with(f, told)
+	case TypeReject:
+		return with(f, func(r rejection) error { return told(r.Verdict) })
+	default:
+		return fmt.Errorf("%q frame from rank %d: not expected on a control connection", f.Type, f.Sender)
+	}
+	return nil
 }
 
-// SetDoing sets what says which operation runs, for the verdicts that this rank finds. It is
-// called under the Control's lock: it must return at once and call nothing of the Control.
-func (c *Control) SetDoing(doing func() Doing) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.doing = doing
+// with hands a frame's payload to what takes it.
+func with[T any](f *oob.Frame, take func(T) error) error {
+	payload, err := oob.Decode[T](f)
+	if err != nil {
+		return err
+	}
+	return take(payload)
+}
+
+// lost is called when a connection has ended or makes no sense.
+func (c *Control) lost(l *connection, err error) {
+	c.liveness.catchUp(time.Now())
+	err, used := l.end(err)
+	switch phase := c.outcome.phase(); {
+	case phase.over() || phase.proposed || c.neighbours.at(l.side) != l:
+		// Nobody waits for this neighbour any more, or the verdict is about to come.
+		if !phase.proposed {
+			l.kill(c.own.gone(l.peer)) // without effect if the verdict or Close has done it
+		}
+	case !used:
+		// Nothing has passed yet: the neighbour may be restarted.
+		c.neighbours.drop(l)
+		trace.Debug(trace.Bootstrap, "neighbour went away before the exchange", slog.Int("neighbour", l.peer))
+		l.kill(c.own.gone(l.peer))
+	case !l.here():
+		l.kill(c.own.gone(l.peer))
+	case !phase.sealed || c.own.size == 1:
+		v := c.own.suspected(KindLost, l.peer, "%s was lost: its control connection ended without a goodbye (%s); see what its process (%s) last said",
+			c.own.name(l.peer), ending(err), l.who)
+		if endedThere(err) {
+			v.Confidence = Certain
+		}
+		c.outcome.fail(v, l)
+	default:
+		c.liveness.broke(l, err)
+	}
+	c.changes.notify()
+}
+
+// failing tells whether the ring has failed, or is about to.
+func (c *Control) failing() bool {
+	p := c.outcome.phase()
+	return p.failure != nil || p.proposed || c.liveness.faulty()
+}
+
+// Exchange connects to both neighbours, in whatever order the nodes start, and
+// swaps a JSON value with each. The order is that of the source document: index 0
+// sends to the right and then listens to the left, the others listen first and
+// then send; then the same in the opposite direction. At the context's deadline
+// the error is a *TimeoutError that says who is up; it ends the ring, unless
+// Config.ByHand.
+//
+// Called again it publishes new values and returns at once what the neighbours
+// have published last. They need not call it again to hear of it: what was
+// published is there before any later question over the same connection.
+func (c *Control) Exchange(ctx context.Context, toLeft, toRight any) (fromLeft, fromRight json.RawMessage, err error) {
+	var payloads [2]json.RawMessage
+	for side, v := range [2]any{left: toLeft, right: toRight} {
+		if payloads[side], err = measure(v); err != nil {
+			return nil, nil, fmt.Errorf("exchange: %w", err)
+		}
+	}
+	c.dialler.start()
+	if err = c.exchanger.swap(ctx, payloads); err != nil {
+		if late, ok := errors.AsType[*TimeoutError](err); ok && !c.own.cfg.ByHand {
+			v := late.verdict(c.own)
+			if c.own.cfg.Review != nil {
+				v = c.own.cfg.Review(ctx, v)
+			}
+			c.Fail(v)
+		}
+		return nil, nil, err
+	}
+	if c.outcome.seal() {
+		c.own.cfg.History.met(&Vigil{prober: c.prober, who: c.members.of(0)}, c.neighbours.at(left).who.Instance, c.neighbours.at(right).who.Instance)
+		c.life.start(c.asks.compareClocks)
+		c.changes.notify()
+	}
+	return c.exchanger.came(left), c.exchanger.came(right), nil
+}
+
+// Fail fails the ring: the verdict goes round, and every wait on any rank ends with it. Of
+// verdicts that are found at once the one that explains most counts, on all ranks; later
+// ones are dropped. A verdict that suspects a neighbour waits for what the others see
+// of that: Settled returns what came of it.
+func (c *Control) Fail(v *Verdict) {
+	p := c.outcome.phase()
+	if suspect := c.liveness.suspectedBy(v); p.sealed && suspect >= 0 && !p.proposed {
+		c.liveness.blame(suspect, v)
+		return
+	}
+	c.outcome.fail(v, nil)
 }
 
 // Failure returns the verdict that counts, nil if the ring has not failed.
-func (c *Control) Failure() *Verdict {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.failure
+func (c *Control) Failure() *Verdict { return c.outcome.phase().failure }
+
+// Settled returns the verdict, and waits for it if one is about to come; nil if none is.
+func (c *Control) Settled(ctx context.Context) *Verdict { return c.outcome.settled(ctx, c.failing) }
+
+// LeaderDiagnoses tells whether rank 0 asks for the control ring alone; after Exchange.
+func (c *Control) LeaderDiagnoses() bool { return c.members.of(0).Diagnosing }
+
+// SetAddrs sets the addresses of the list.
+func (c *Control) SetAddrs(addrs []netip.AddrPort) { c.own.setAddrs(addrs) }
+
+// Addrs returns the addresses of the list: a neighbour's may have changed while the ring came up.
+func (c *Control) Addrs() []netip.AddrPort { return slices.Clone(*c.own.addrs.Load()) }
+
+// Epoch is the ring's number, which rank 0 chooses in Exchange and every frame and header
+// carries; 0 before.
+func (c *Control) Epoch() uint32 { return c.epochs.ring.Load() }
+
+// Stale counts the frames of another epoch, which were dropped.
+func (c *Control) Stale() uint64 { return c.epochs.stale.Load() }
+
+// SetState sets what probes are told that this rank does.
+func (c *Control) SetState(s string) { c.waiter.set(func() { c.waiter.state = s }) }
+
+// SetActivity sets what this rank does, as probes are told it: "idle at its prompt".
+func (c *Control) SetActivity(text string) {
+	c.waiter.set(func() { c.waiter.activity, c.waiter.active = text, time.Now() })
 }
 
-func (c *Control) report(v *Verdict, first bool) {
-	if !first {
-		return
-	}
-	trace.Debug(trace.Bootstrap, "the ring failed", slog.String("kind", string(v.Kind)),
-		slog.Int("fault", v.Rank), slog.String("why", v.Text))
-	if c.cfg.OnFailure != nil {
-		c.cfg.OnFailure(v)
-	}
-}
-
-// notify wakes all waits; it needs the lock.
-func (c *Control) notify() {
-	close(c.changed)
-	c.changed = make(chan struct{})
-}
-
-// name says which rank is meant, for messages.
-func (c *Control) name(rank int) string {
-	if rank < 0 || rank >= c.size {
-		return fmt.Sprintf("rank %d", rank)
-	}
-	return fmt.Sprintf("rank %d (%s)", rank, c.cfg.List[rank].Called(c.cfg.Names))
-}
-
-// verdict makes a verdict that this rank finds, and has seen.
-func (c *Control) verdict(kind Kind, rank int, format string, args ...any) *Verdict {
-	return &Verdict{Kind: kind, Rank: rank, Confidence: Certain, By: c.rank, Text: fmt.Sprintf(format, args...)}
-}
-
-func (c *Control) neighbour(side int) int {
-	if side == left {
-		return (c.rank + c.size - 1) % c.size
-	}
-	return (c.rank + 1) % c.size
-}
-
-// wait waits until missing, called under the lock, returns no rank. A little
-// before the context's deadline it stops and asks every rank how it is. Who has nothing
-// to do meanwhile does not say that it waits.
-func (c *Control) wait(ctx context.Context, what string, tell bool, missing func() []int) error {
-	start := time.Now()
-	on, end := c.begin(ctx, what)
-	defer end()
-	enough := ctx
-	if deadline, ok := ctx.Deadline(); ok {
-		var cancel context.CancelFunc
-		enough, cancel = context.WithDeadline(ctx, deadline.Add(-min(time.Second, deadline.Sub(start)/4)))
-		defer cancel()
-	}
-	var from []int
-	for late := false; ; {
-		c.mu.Lock()
-		failure, closed, changed := c.failure, c.closed, c.changed
-		from = missing()
-		if tell {
-			c.waiting, c.waitingTo, c.waitingAt = from, what, start
-		}
-		c.mu.Unlock()
-		switch {
-		case len(from) == 0:
-			return nil
-		case failure != nil:
-			return failure
-		case closed:
-			return ErrClosed
-		}
-		if tell {
-			on(from)
-		}
-		if !late {
-			select {
-			case <-changed:
-			case <-c.life.Done():
-				return ErrClosed
-			case <-enough.Done():
-				late = true // what came untold is looked at once more
-			}
-			continue
-		}
-		if ctx.Err() != nil && !errors.Is(ctx.Err(), context.DeadlineExceeded) {
-			return fmt.Errorf("waiting for %s to %s: %w", calls.Ranks(from), what, context.Cause(ctx))
-		}
-		e := &TimeoutError{What: what, From: from, Peers: c.lateProbe(ctx)}
-		c.mu.Lock()
-		failure = c.failure
-		e.blame(c)
-		e.Remarks = append(e.Remarks, c.remarks...)
-		for _, p := range e.Peers {
-			switch {
-			case p.Rank != c.neighbour(right) || c.connections[right] != nil:
-				continue
-			case c.untrusted:
-				e.untrusted = true
-			}
-			switch {
-			case p.Up && c.problem != "":
-				e.Remarks = append(e.Remarks, "last attempt to reach "+c.name(p.Rank)+": "+c.problem)
-			case !p.Up && c.intruder != "" && c.intruder != p.State:
-				// A stranger that serves one caller, and went.
-				e.Remarks = append(e.Remarks, "who answered there before: "+c.intruder)
-			}
-		}
-		c.mu.Unlock()
-		if failure != nil {
-			return failure
-		}
-		// What it was given, of which the probes take the last: what the user has asked for.
-		deadline, _ := ctx.Deadline() // which has passed, or is about to
-		e.After = max(deadline.Sub(start), 0)
-		return e
-	}
-}
-
-// lateProbe probes in what is left of a deadline. On a machine too busy to keep
-// it, a deadline overrun by a quarter of a second that says who is missing is
-// worth more than one kept that does not.
-func (c *Control) lateProbe(ctx context.Context) []PeerReport {
-	deadline, _ := ctx.Deadline()
-	within, cancel := awake(c.life, max(time.Until(deadline), time.Second/4))
-	defer cancel()
-	stop := context.AfterFunc(ctx, func() {
-		if !errors.Is(ctx.Err(), context.DeadlineExceeded) {
-			cancel() // the caller has given up
+// Activity is what this rank does and for how long, or "".
+func (c *Control) Activity() (text string) {
+	c.waiter.set(func() {
+		if c.waiter.activity != "" {
+			text = fmt.Sprintf("%s for %s", c.waiter.activity, calls.Ago(time.Since(c.waiter.active)))
 		}
 	})
-	defer stop()
-	return c.Probe(within)
+	return text
+}
+
+// Standing says which ranks this one awaits on the control ring, since when and to do what.
+func (c *Control) Standing() (from []int, since time.Time, what string) {
+	w := c.waiter
+	w.set(func() { from, since, what = slices.Clone(w.waiting), w.waitingAt, w.waitingTo })
+	return from, since, what
+}
+
+// Note is that this rank has waited for others since then. It is to be noted again while
+// it lasts, at least twice a second.
+func (c *Control) Note(what string, from []int, since time.Time) {
+	if w := c.own.cfg.Waits; w != nil {
+		w.note(Wait{since, what, from, c.waiter})
+	}
+}
+
+// Begin begins a wait for one rank, which the function that it returns ends.
+func (c *Control) Begin(ctx context.Context, what string, from int) (end func()) {
+	on, end := c.own.cfg.Waits.begin(ctx, c.waiter, what)
+	on([]int{from})
+	return end
+}
+
+// Slept is how long this process was stopped, and how long ago that ended, if that is worth
+// telling.
+func (c *Control) Slept() (slept, ago time.Duration) { return c.liveness.sleptLately() }
+
+// SetDoing sets what says which operation runs, for the verdicts that this rank finds. It is
+// called under a lock: it must return at once and call nothing of the Control.
+func (c *Control) SetDoing(doing func() Doing) { c.outcome.setDoing(doing) }
+
+// Process tells whether the process of a rank is stopped, gone, or lives, as the host that
+// both are on shows it.
+func (c *Control) Process(rank int) (stopped, gone, lives bool, pid int) {
+	return c.members.process(rank)
+}
+
+// Beside tells whether a rank is a process of this host and no network lies between.
+func (c *Control) Beside(rank int) bool { return c.members.beside(rank) }
+
+// ProbeRank asks one rank how it is. It takes at most a second.
+func (c *Control) ProbeRank(ctx context.Context, rank int) PeerReport {
+	return c.prober.probeRank(ctx, rank)
+}
+
+// Gather collects one slice of bytes from every rank on every rank, by rank. All ranks
+// must name the purpose alike: the error of ranks that differ, one of usage, names both
+// purposes, that of a wait in vain the own one.
+func (c *Control) Gather(ctx context.Context, purpose Purpose, data []byte) ([][]byte, error) {
+	return c.gathers.collect(ctx, purpose, data, true, true)
+}
+
+// Ahead returns the operation that this rank has to begin next if another has begun
+// it: what it is for, and the rank that it was first heard from.
+func (c *Control) Ahead() (purpose Purpose, by int, ok bool) { return c.gathers.ahead() }
+
+// Broadcast returns rank 0's data on every rank; the others' is not looked at.
+func (c *Control) Broadcast(ctx context.Context, data []byte) ([]byte, error) {
+	parts, err := c.gathers.collect(ctx, Purpose{What: "broadcast", Do: "say what comes next"}, data, c.own.rank == 0, false)
+	if err != nil {
+		return nil, err
+	}
+	return parts[0], nil
+}
+
+// Ask puts a question to the neighbour at a side, 0 for left and 1 for right,
+// which its Config.Answer answers, and returns the answer. It needs the exchange.
+// The error is an *AnswerError if the neighbour answered with one, the verdict if
+// the ring fails or the neighbour is gone, and wraps the context's. Any number of
+// goroutines may ask at once; the neighbour refuses what comes while it has 16
+// questions of this connection in hand.
+func (c *Control) Ask(ctx context.Context, side int, kind string, payload any) (json.RawMessage, error) {
+	return c.asks.ask(ctx, side, kind, payload)
 }
 
 // Goodbye tells the neighbours that this rank leaves on purpose, and gives them
 // a moment to say so too, so that nobody's queue pair goes while a peer still
 // waits for its last acknowledgement. After a failure it returns at once.
 func (c *Control) Goodbye() {
-	c.mu.Lock()
-	friendly := !c.leaving && !c.failing()
-	c.leaving = true
-	for _, l := range c.connections {
-		if l != nil && friendly {
-			c.send(l, TypeGoodbye, nil)
-		}
+	friendly := !c.failing()
+	before := c.outcome.leave()
+	friendly = friendly && !before.leaving
+	if friendly {
+		c.neighbours.tell(TypeGoodbye, nil, nil)
 	}
-	c.notify()
-	friendly = friendly && c.sealed
-	c.mu.Unlock()
-	enough := time.After(linger)
-	for friendly {
-		c.mu.Lock()
-		changed := c.changed
-		friendly = slices.ContainsFunc(c.connections[:], func(l *connection) bool { return l != nil && !l.ended && l.goodbye.IsZero() })
-		c.mu.Unlock()
-		if !friendly {
-			return
-		}
-		select {
-		case <-changed:
-		case <-enough:
-			return
-		}
+	c.changes.notify()
+	if friendly && before.sealed {
+		ctx, cancel := context.WithTimeout(context.Background(), linger)
+		defer cancel()
+		c.changes.until(ctx, func() bool {
+			return !slices.ContainsFunc(c.neighbours.all(), func(l *connection) bool { return !l.state().ended && l.here() })
+		})
 	}
 }
 
@@ -467,21 +447,11 @@ func (c *Control) Close() error {
 	var err error
 	c.closeOnce.Do(func() {
 		c.Goodbye()
-		c.mu.Lock()
-		c.closed = true
-		c.end(ErrClosed)
-		connections := c.connections
-		c.notify()
-		c.mu.Unlock()
-		err = c.listener.Close()
-		c.callers.Close()
-		for _, l := range connections {
-			if l != nil {
-				l.finish()
-			}
-		}
-		c.running.Wait()
-		c.strangers.tell(true) // nobody notes any more
+		c.neighbours.close()
+		err = c.greeter.listener.Close()
+		c.greeter.callers.Close()
+		c.life.running.Wait()
+		c.foreign.tell(true) // nobody notes any more
 	})
 	return err
 }

@@ -59,25 +59,21 @@ func TestRestartBeforeExchange(t *testing.T) {
 			// sees waits for what rank 0 knows of a neighbour.
 			sees := func(what string, side int, holds func(l *connection) bool) {
 				until(t, what, func() bool {
-					zero.mu.Lock()
-					defer zero.mu.Unlock()
-					return holds(zero.connections[side])
+					return holds(zero.neighbours.at(side))
 				})
 			}
-			here := func(l *connection) bool { return l != nil && l.goodbye.IsZero() }
+			here := (*connection).here
 			first := start(stopped)
 			sees("the first is there", side, here)
 			until(t, "the first sees rank 0", func() bool {
-				first.mu.Lock()
-				defer first.mu.Unlock()
-				return first.connections[1-side] != nil
+				return first.neighbours.at(1-side) != nil
 			})
 			// Its connection outlives its goodbye for a while.
 			first.Goodbye()
 			sees("its goodbye is heard", side, func(l *connection) bool { return !here(l) })
 			start(3 - stopped)
 			sees("the other is there", 1-side, here)
-			if err := first.listener.Close(); err != nil {
+			if err := first.greeter.listener.Close(); err != nil {
 				t.Fatal(err)
 			}
 			start(stopped)
@@ -117,13 +113,13 @@ func TestMissingRank(t *testing.T) {
 	for i, err := range errs {
 		text := textOf(err)
 		if !strings.Contains(text, fmt.Sprintf("rank 2 (%s) is not running (connection refused)", nodes[2])) {
-			t.Errorf("rank %d does not say that rank 2 is missing: %s", world[i].rank, text)
+			t.Errorf("rank %d does not say that rank 2 is missing: %s", world[i].own.rank, text)
 		}
 		if !missedDeadline.MatchString(text) {
-			t.Errorf("rank %d does not say the deadline: %s", world[i].rank, text)
+			t.Errorf("rank %d does not say the deadline: %s", world[i].own.rank, text)
 		}
 		if !strings.Contains(text, " are up and wait for it") || errors.Is(err, usage.Err) {
-			t.Errorf("rank %d does not say who is up: %s", world[i].rank, text)
+			t.Errorf("rank %d does not say who is up: %s", world[i].own.rank, text)
 		}
 	}
 	var late *TimeoutError
@@ -138,7 +134,7 @@ func TestGatherBroadcastBarrier(t *testing.T) {
 		ctx := within(t)
 		noErrors(t, each(world, func(c *Control) error {
 			for round := range 20 {
-				parts, err := c.GatherAll(ctx, fmt.Appendf(nil, "%d of %d", round, c.rank))
+				parts, err := c.GatherAll(ctx, fmt.Appendf(nil, "%d of %d", round, c.own.rank))
 				if err != nil {
 					return err
 				}
@@ -147,7 +143,7 @@ func TestGatherBroadcastBarrier(t *testing.T) {
 						return fmt.Errorf("part %d is %q, expected %q", r, p, want)
 					}
 				}
-				if b, err := c.Broadcast(ctx, fmt.Append(nil, "from ", c.rank)); err != nil || string(b) != "from 0" {
+				if b, err := c.Broadcast(ctx, fmt.Append(nil, "from ", c.own.rank)); err != nil || string(b) != "from 0" {
 					return fmt.Errorf("broadcast gave %q, %w", b, err)
 				}
 				if err := c.Barrier(ctx); err != nil {
@@ -202,11 +198,11 @@ func TestGatherOfBlocks(t *testing.T) {
 	ctx := within(t)
 	for round := range 30 {
 		noErrors(t, each(world, func(c *Control) error {
-			own := fmt.Appendf(nil, "%d of %d", round, c.rank)
+			own := fmt.Appendf(nil, "%d of %d", round, c.own.rank)
 			all, err := c.GatherAll(ctx, own)
 			clear(own)
 			for r, p := range all {
-				if want := fmt.Sprintf("%d of %d", round, r); r != c.rank && string(p) != want {
+				if want := fmt.Sprintf("%d of %d", round, r); r != c.own.rank && string(p) != want {
 					return fmt.Errorf("part %d is %q, expected %q", r, p, want)
 				}
 			}
@@ -216,7 +212,7 @@ func TestGatherOfBlocks(t *testing.T) {
 	short, cancel := context.WithTimeout(t.Context(), 4*time.Second) // in which the others' parts come, on a busy machine
 	defer cancel()
 	for rank, err := range each(world, func(c *Control) error {
-		if c.rank == late {
+		if c.own.rank == late {
 			return nil
 		}
 		return c.Barrier(short)
@@ -233,7 +229,7 @@ func TestOperationsThatDiffer(t *testing.T) {
 	world := ring(t, 3, nil)
 	ctx := within(t)
 	errs := each(world, func(c *Control) error {
-		if c.rank == 1 {
+		if c.own.rank == 1 {
 			_, err := c.GatherAll(ctx, nil)
 			return err
 		}
@@ -281,7 +277,7 @@ func TestGatherFor(t *testing.T) {
 	}
 
 	purposes := []string{"tea", "coffee", "tea"}
-	for i, err := range each(world, func(c *Control) error { _, err := c.Gather(ctx, Purpose{What: purposes[c.rank]}, nil); return err }) {
+	for i, err := range each(world, func(c *Control) error { _, err := c.Gather(ctx, Purpose{What: purposes[c.own.rank]}, nil); return err }) {
 		if text := textOf(err); !strings.Contains(text, "rank 1 is to join coffee") && !strings.Contains(text, "rank 1 to join coffee") || !strings.Contains(text, "to join tea") {
 			t.Errorf("rank %d: %s: expected both purposes", i, text)
 		}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"sync"
 	"time"
 
 	"ringcli/ring/bootstrap/hosts"
@@ -13,38 +14,48 @@ import (
 	"ringcli/trace"
 )
 
+// dialler calls the right neighbour.
+type dialler struct {
+	own        *node
+	life       *lifetime
+	neighbours *neighbours
+	outcome    *outcome
+	changes    *changes
+	prober     *prober
+	tally      *tally
+	fail       func(*Verdict) // as Control.Fail
+	once       sync.Once
+}
+
+// start dials from now on. It may be called again.
+func (d *dialler) start() { d.once.Do(func() { d.life.start(d.dial) }) }
+
 // dial keeps the right connection up until it is used: the neighbour may start late,
 // and may be restarted.
-func (c *Control) dial() {
+func (d *dialler) dial() {
 	pause, resolved := dialPauseMin, time.Now()
 	for {
-		c.mu.Lock()
-		l, changed, over := c.connections[right], c.changed, c.sealed || c.leaving || c.failure != nil
-		c.mu.Unlock()
-		if over {
+		if d.neighbours.at(right) != nil {
+			pause = dialPauseMin
+		}
+		over := false
+		if !d.changes.until(d.life.ctx, func() bool {
+			p := d.outcome.phase()
+			over = p.sealed || p.over()
+			return over || d.neighbours.at(right) == nil
+		}) || over {
 			return
 		}
-		if l != nil {
-			pause = dialPauseMin
-			select {
-			case <-changed:
-			case <-c.life.Done():
-				return
-			}
-			continue
-		}
-		if err := c.call(); err != nil {
-			c.mu.Lock()
-			c.noteProblem(err)
-			c.mu.Unlock()
+		if err := d.call(); err != nil {
+			d.tally.noteProblem(err)
 			if now := time.Now(); now.Sub(resolved) > resolvePause {
-				c.resolveAgain(c.neighbour(right))
+				d.resolveAgain(d.own.neighbour(right))
 				resolved = now
 			}
-			c.askLeader()
+			d.askLeader()
 			select {
 			case <-time.After(pause):
-			case <-c.life.Done():
+			case <-d.life.ctx.Done():
 				return
 			}
 			pause = min(2*pause, dialPauseMax)
@@ -62,42 +73,42 @@ const (
 
 // resolveAgain looks for another address of a rank that is not reached: a pod that was started
 // anew has one.
-func (c *Control) resolveAgain(rank int) {
-	host, before := c.cfg.List[rank].Host, c.at(rank)
+func (d *dialler) resolveAgain(rank int) {
+	host, before := d.own.cfg.List[rank].Host, d.own.at(rank)
 	if _, err := netip.ParseAddr(host); err == nil {
 		return
 	}
-	ctx, cancel := context.WithTimeout(c.life, resolveTimeout)
+	ctx, cancel := context.WithTimeout(d.life.ctx, resolveTimeout)
 	defer cancel()
 	found, err := hosts.Lookup(ctx, host)
 	if err != nil || slices.Contains(found, before.Addr()) {
 		return // no news; the next try asks again
 	}
-	trace.Warn(trace.Bootstrap, fmt.Sprintf("%s has the address %s now; at %s, its address before, it was not reached", c.name(rank), found[0], before.Addr()))
-	addrs := c.Addrs()
-	for i, n := range c.cfg.List {
+	trace.Warn(trace.Bootstrap, fmt.Sprintf("%s has the address %s now; at %s, its address before, it was not reached", d.own.name(rank), found[0], before.Addr()))
+	addrs := slices.Clone(*d.own.addrs.Load())
+	for i, n := range d.own.cfg.List {
 		if n.Host == host {
 			addrs[i] = netip.AddrPortFrom(found[0], uint16(n.Port))
 		}
 	}
-	c.SetAddrs(addrs)
+	d.own.setAddrs(addrs)
 }
 
 // call dials the right neighbour once and says hello.
-func (c *Control) call() error {
-	peer := c.neighbour(right)
-	conn, err := c.cfg.Dial(c.life, "tcp", c.at(peer).String())
+func (d *dialler) call() error {
+	peer := d.own.neighbour(right)
+	conn, err := d.own.cfg.Dial(d.life.ctx, "tcp", d.own.at(peer).String())
 	if err != nil {
 		return err
 	}
 	raw := conn
-	conn, f, err := c.ask(c.life, conn, TypeHello, peer, c.rank, c.hello())
+	conn, f, err := d.prober.ask(d.life.ctx, conn, TypeHello, peer, d.own.rank, d.own.hello())
 	if err != nil {
 		_ = raw.Close()
 		// Where this rank has a token, that is said by who has not shown one: anybody.
-		if trouble, ok := errors.AsType[*oob.TokenError](err); ok && c.cfg.Token == nil {
-			v := c.verdict(KindMismatch, peer, "%v", err).Coded(trouble.FailureCode())
-			c.Fail(v)
+		if trouble, ok := errors.AsType[*oob.TokenError](err); ok && d.own.cfg.Token == nil {
+			v := d.own.verdict(KindMismatch, peer, "%v", err).Coded(trouble.FailureCode())
+			d.fail(v)
 			return v
 		}
 		return err
@@ -105,13 +116,13 @@ func (c *Control) call() error {
 	switch f.Type {
 	case TypeWelcome:
 		who, err := oob.Decode[identity](f)
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		if err != nil || c.closed {
+		if err != nil {
 			_ = conn.Close()
 			return err
 		}
-		c.addConnection(right, conn, who)
+		d.neighbours.mu.Lock()
+		defer d.neighbours.mu.Unlock()
+		d.neighbours.add(right, conn, who)
 		return nil
 	case TypeReject:
 		_ = conn.Close()
@@ -127,15 +138,30 @@ func (c *Control) call() error {
 		if r.Itself {
 			// This node was given the index of another, or nearly so: if the
 			// other is there, both are to know.
-			if twin := c.tellTwin(c.life); twin != nil {
+			if twin := d.prober.tellTwin(d.life.ctx); twin != nil {
 				v = *twin
 			}
 		}
-		v.Told = v.By != c.rank
-		c.Fail(&v)
+		v.Told = v.By != d.own.rank
+		d.fail(&v)
 		return &v
 	default:
 		_ = conn.Close()
-		return fmt.Errorf("%s answered hello with a %q frame", c.name(peer), f.Type)
+		return fmt.Errorf("%s answered hello with a %q frame", d.own.name(peer), f.Type)
+	}
+}
+
+// askLeader asks rank 0, whose ring this rank was in and waits for again, whether it goes
+// on without others. Who is left out is called by nobody, and the neighbour that it calls
+// may be dead.
+func (d *dialler) askLeader() {
+	if !d.own.cfg.Follows || d.own.cfg.History.Last() == 0 || d.own.neighbour(right) == 0 {
+		return
+	}
+	ctx, cancel := awake(d.life.ctx, probeTimeout)
+	defer cancel()
+	s, err := d.prober.probe(ctx, 0, d.own.at(0), probe{Group: &d.own.group})
+	if err == nil && s.Rank == 0 && s.Group != nil && s.Group.Supersedes(&d.own.group) {
+		d.outcome.regroup(s.Group)
 	}
 }

@@ -40,13 +40,28 @@
 // frames are written and read, say how far the two trace clocks are apart: in a
 // burst after the exchange, and once a second.
 //
-// # Who owns what
+// # The parts of a Control
 //
-// A Control owns its listener, its two connections and all goroutines on them: one
-// accepts, one dials until the right connection is up, one keeps time, one compares
-// clocks, each accepted connection has one for its first frame, each of the two has a
-// reader and a writer, and each question of a neighbour one that answers it.
-// Readers handle frames under the Control's lock and never write to a socket, so
-// that a ring of full sockets cannot lock itself up; writers alone write, from a
-// queue. Close ends all of them and returns when they are gone.
+// A Control owns its parts, and each part has its own state and one lock:
+//
+//	node        which rank this is: constant, but for the addresses of the list
+//	members     the processes of the ranks
+//	neighbours  the two connections; each connection has its queue, its writer and its reader
+//	greeter     accepts callers, compares lists and ranks, and makes the left connection
+//	dialler     calls the right neighbour until the connection is up
+//	tally       counts the attempts to connect, both ways
+//	foreign     callers that do not belong here
+//	prober      calls other ranks and asks them how they are; has no state
+//	exchanger   the values that the neighbours publish in Exchange
+//	gathers     Gather and Broadcast
+//	asks        questions and answers, and the comparison of clocks
+//	liveness    what this rank sees of its neighbours and is told by the others
+//	outcome     how far the ring has come, the verdict that settles, and the one that counts
+//	waiter      waits for other ranks, and what this rank says that it does
+//	changes     wakes all waits; lifetime ends all goroutines
+//
+// A part that holds its lock may call one that stands below it in this order: neighbours,
+// liveness, gathers and asks, outcome, then a connection, members and tally. Readers handle
+// frames and never write to a socket, so that a ring of full sockets cannot lock itself up;
+// writers alone write, from a queue. Close ends all goroutines and returns when they are gone.
 package bootstrap

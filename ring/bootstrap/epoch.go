@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"ringcli/ring/bootstrap/oob"
 	"ringcli/trace"
@@ -97,12 +98,19 @@ func (h *History) knows(instance string) bool {
 	return slices.Contains(h.callers, instance)
 }
 
-// Epoch is the ring's number, which rank 0 chooses in Exchange and every frame and header
-// carries; 0 before.
-func (c *Control) Epoch() uint32 { return c.epoch.Load() }
+// epochs tells frames of this ring from those of another, as far as History knows those.
+type epochs struct {
+	own   *node
+	ring  atomic.Uint32 // which rank 0 chooses in Exchange and every frame and header carries; 0 before
+	stale atomic.Uint64 // frames of another one
+}
 
-// Stale counts the frames of another epoch, which were dropped.
-func (c *Control) Stale() uint64 { return c.stale.Load() }
+// open chooses the ring's epoch, at rank 0.
+func (e *epochs) open() {
+	if e.ring.Load() == 0 {
+		e.ring.Store(e.own.cfg.History.next())
+	}
+}
 
 // staleError is a frame of another epoch that ends its connection.
 type staleError struct{ text string }
@@ -111,8 +119,8 @@ func (e *staleError) Error() string { return e.text }
 
 // current tells whether a frame is of this ring, whose epoch an info from the left brings.
 // Until that has come, and from who has yet to hear it, signs of life and ends have none.
-func (c *Control) current(l *connection, f *oob.Frame) (bool, error) {
-	own := c.epoch.Load()
+func (e *epochs) current(l *connection, f *oob.Frame) (bool, error) {
+	own := e.ring.Load()
 	switch f.Type {
 	case TypeHeartbeat, TypeVerdict, TypeReject, TypeGoodbye:
 		if own == 0 || f.Epoch == 0 {
@@ -122,27 +130,18 @@ func (c *Control) current(l *connection, f *oob.Frame) (bool, error) {
 		if own != 0 || l.side != left {
 			break
 		}
-		if f.Epoch == 0 || !c.cfg.History.take(f.Epoch) {
+		if f.Epoch == 0 || !e.own.cfg.History.take(f.Epoch) {
 			text := fmt.Sprintf("rank %d's info is of epoch %d, which this process has seen before: expected a new one; connect anew", f.Sender, f.Epoch)
 			return false, &staleError{text}
 		}
-		c.epoch.Store(f.Epoch)
+		e.ring.Store(f.Epoch)
 		return true, nil
 	}
 	if own != 0 && f.Epoch == own {
 		return true, nil
 	}
-	c.stale.Add(1)
+	e.stale.Add(1)
 	trace.Debug(trace.Bootstrap, "frame of another epoch dropped", slog.String("type", string(f.Type)), slog.Int("sender", f.Sender),
 		slog.Uint64("epoch", uint64(f.Epoch)), slog.Uint64("expected", uint64(own)))
 	return false, nil
-}
-
-// refuseStale tells a caller that what it says is of another epoch.
-func (c *Control) refuseStale(l *connection, f *oob.Frame, e *staleError) {
-	c.stale.Add(1)
-	c.stranger(l.conn, e.text)
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.send(l, TypeReject, rejection{Retry: true, Verdict: *c.verdict(KindMismatch, f.Sender, "%s", e.text)})
 }

@@ -166,9 +166,7 @@ func TestEpochIsNotTakenTwice(t *testing.T) {
 		}
 	}
 	until(t, "the remark", func() bool {
-		world[1].mu.Lock()
-		defer world[1].mu.Unlock()
-		return strings.Contains(strings.Join(world[1].remarks, " "), "which this process has seen before")
+		return strings.Contains(strings.Join(world[1].foreign.remarked(), " "), "which this process has seen before")
 	})
 }
 
@@ -177,7 +175,7 @@ func TestFrameOfAnotherEpoch(t *testing.T) {
 	t.Parallel()
 	world := ring(t, 2, nil)
 	c := world[0]
-	l := c.connections[left]
+	l := c.neighbours.at(left)
 	for n, frame := range []oob.Frame{
 		{Type: TypeParts, Epoch: c.Epoch() - 1, Payload: []byte(`{"op":1,"kind":"barrier","origins":[1],"data":[""]}`)},
 		{Type: TypeParts, Payload: []byte(`{"op":1,"kind":"barrier","origins":[1],"data":[""]}`)},
@@ -185,12 +183,12 @@ func TestFrameOfAnotherEpoch(t *testing.T) {
 		{Type: TypeGoodbye, Epoch: c.Epoch() + 1},
 		{Type: TypeInfo, Epoch: c.Epoch() + 1, Payload: []byte(`1`)},
 	} {
-		frame.Version, frame.Sender, frame.Edge = oob.Version, l.peer, c.edge(left)
+		frame.Version, frame.Sender, frame.Edge = oob.Version, l.peer, c.own.edge(left)
 		if err := c.handle(l, &frame); err != nil || c.Stale() != uint64(n+1) {
 			t.Errorf("%s: %v, %d counted: expected it to be dropped", frame.Type, err, c.Stale())
 		}
 	}
-	if c.Failed() || !l.goodbye.IsZero() {
+	if c.Failed() || !l.here() {
 		t.Error("an old frame had an effect")
 	}
 	ctx := within(t)

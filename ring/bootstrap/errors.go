@@ -124,20 +124,43 @@ func (e *TimeoutError) reasons() []string {
 	return why
 }
 
-// blame names the connections that do not arrive, where the ring has not come up: that
-// the ranks at their ends wait for each other says less. It needs the lock.
-func (e *TimeoutError) blame(c *Control) {
-	if c.sealed {
-		return
+// verdict fails the ring for what was awaited in vain.
+func (e *TimeoutError) verdict(own *node) *Verdict {
+	kind := KindTimeout
+	if usage.Is(e) {
+		kind = KindMismatch
 	}
-	counted := c.known()
+	said := e.Parts()
+	v := own.verdict(kind, -1, "%s", said.Result).Coded(e.FailureCode())
+	v.Fix, v.Evidence = said.Fix, said.Evidence
+	v.Rank, v.Edge, v.Confidence = e.blamed()
+	return v
+}
+
+// blamed returns the one edge over which connections do not arrive, or the one rank that is not
+// up: certain where its host says so. -1: neither, or several.
+func (e *TimeoutError) blamed() (rank int, edge Direction, sure Confidence) {
+	rank, sure = -1, Suspect
+	switch {
+	case len(e.Lost) > 1:
+		return rank, edge, sure
+	case len(e.Lost) == 1 && e.Lost[0].Both: // the host may be down
+		return rank, e.Lost[0], sure
+	case len(e.Lost) == 1:
+		return rank, e.Lost[0], Certain
+	}
 	for _, p := range e.Peers {
-		counted = append(counted, p.counted...)
+		switch {
+		case p.Up:
+		case rank >= 0:
+			return -1, edge, Suspect
+		case p.Mute || p.unasked:
+			rank = p.Rank
+		default:
+			rank, sure = p.Rank, Certain
+		}
 	}
-	for _, cut := range c.cuts(counted) {
-		e.Cuts, e.Lost = append(e.Cuts, cut.text), append(e.Lost, cut.lost)
-		e.Peers = slices.DeleteFunc(e.Peers, func(p PeerReport) bool { return p.Rank == cut.from || p.Rank == cut.to })
-	}
+	return rank, edge, sure
 }
 
 // FailureCode tells why a ring has not come up, as far as that is known of the ranks that

@@ -16,7 +16,7 @@ func news(rank, side, round int) json.RawMessage {
 }
 
 func publish(ctx context.Context, c *Control, round int) (fromLeft, fromRight string, err error) {
-	l, r, err := c.Exchange(ctx, news(c.rank, left, round), news(c.rank, right, round))
+	l, r, err := c.Exchange(ctx, news(c.own.rank, left, round), news(c.own.rank, right, round))
 	return string(l), string(r), err
 }
 
@@ -65,7 +65,7 @@ func TestExchangeAgain(t *testing.T) {
 					return err
 				}
 				for _, round := range []int{19, 20} {
-					wantLeft, wantRight := string(news(c.neighbour(left), right, round)), string(news(c.neighbour(right), left, round))
+					wantLeft, wantRight := string(news(c.own.neighbour(left), right, round)), string(news(c.own.neighbour(right), left, round))
 					if fromLeft == wantLeft {
 						fromLeft = ""
 					}

@@ -37,7 +37,7 @@ func TestDeathIsNamedByAll(t *testing.T) {
 		time.AfterFunc(50*time.Millisecond, k.cut)
 		start := time.Now()
 		for r, err := range each(world, func(c *Control) error {
-			if c.rank == victim {
+			if c.own.rank == victim {
 				return nil
 			}
 			return c.Barrier(ctx) // the victim never comes
@@ -46,11 +46,11 @@ func TestDeathIsNamedByAll(t *testing.T) {
 			if r != victim && (!errors.As(err, &v) || v.Rank != victim || v.Kind != KindLost) {
 				t.Errorf("rank %d: %v: expected the loss of rank %d", r, err, victim)
 			}
-			if r != victim && v != nil && (v.Host != world[victim].self.Host || v.PID != os.Getpid() || v.Confidence != Certain || !dead(v.Text)) {
+			if r != victim && v != nil && (v.Host != world[victim].own.self.Host || v.PID != os.Getpid() || v.Confidence != Certain || !dead(v.Text)) {
 				t.Errorf("rank %d: %+v: expected host and pid of rank %d, for certain", r, v, victim)
 			}
 		}
-		if took, silence := time.Since(start), world[1].cfg.Silence; took > silence {
+		if took, silence := time.Since(start), world[1].own.cfg.Silence; took > silence {
 			t.Errorf("it took %s: expected that nobody waits for %s of silence", took, silence)
 		}
 	}
@@ -62,20 +62,18 @@ func TestVerdictIsComplete(t *testing.T) {
 	t.Parallel()
 	world := ring(t, 5, nil)
 	for _, c := range world {
-		c.mu.Lock()
 		for rank := range world {
-			if m := c.members[rank]; m.Host != c.self.Host || m.PID != os.Getpid() {
-				t.Errorf("rank %d knows of rank %d that it is %v", c.rank, rank, m)
+			if m := c.members.of(rank); m.Host != c.own.self.Host || m.PID != os.Getpid() {
+				t.Errorf("rank %d knows of rank %d that it is %v", c.own.rank, rank, m)
 			}
 		}
-		c.mu.Unlock()
 	}
 	doing := Doing{Operation: 7, Words: "all-reduce", Phase: "all-gather", Segment: 3, Awaited: "segment 3 from rank 0"}
 	world[1].SetDoing(func() Doing { return doing })
 	world[1].Fail(&Verdict{Kind: KindEdge, Rank: 3, Edge: Direction{From: 3, To: 4}, By: 1, Since: time.Second, Text: "lost"})
 	ctx := within(t)
 	want := Verdict{
-		Kind: KindEdge, Rank: 3, Host: world[3].self.Host, PID: os.Getpid(), Edge: Direction{From: 3, To: 4}, Confidence: Suspect, Doing: doing,
+		Kind: KindEdge, Rank: 3, Host: world[3].own.self.Host, PID: os.Getpid(), Edge: Direction{From: 3, To: 4}, Confidence: Suspect, Doing: doing,
 		Since: time.Second, By: 1, Text: "lost",
 	}
 	for r, err := range each(world, func(c *Control) error { return c.Barrier(ctx) }) {
@@ -113,23 +111,22 @@ func TestARankThatWasStoppedBlamesNobody(t *testing.T) {
 	const slept = 20 * time.Second
 	world := ring(t, 3, nil)
 	c, now := world[1], time.Now()
-	c.mu.Lock()
-	w := &c.watch
+	w := c.liveness
+	w.mu.Lock()
 	w.looked = now.Add(-slept)
 	for _, p := range w.peers {
 		p.movedAt = now.Add(-slept)
 	}
-	for _, l := range c.connections {
-		l.heard = now.Add(-slept)
+	for _, l := range c.neighbours.all() {
+		l.set(func() { l.now.heard = now.Add(-slept) })
 	}
-	c.mu.Unlock()
-	if err := c.takeSighting(c.connections[right], verdict.Sighting{By: 2, About: 1, Seq: 1, Silent: slept, Call: verdict.CallOpen}); err != nil {
+	w.mu.Unlock()
+	if err := w.takeSighting(c.neighbours.at(right), verdict.Sighting{By: 2, About: 1, Seq: 1, Silent: slept, Call: verdict.CallOpen}); err != nil {
 		t.Fatal(err)
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.proposal != nil || c.failure != nil || w.slept.Slept < slept {
-		t.Errorf("it says %v, %v, and slept for %s", c.proposal, c.failure, w.slept.Slept)
+	phase := c.outcome.phase()
+	if took, _ := w.sleptLately(); phase.proposed || phase.failure != nil || took < slept {
+		t.Errorf("it says %+v, and slept for %s", phase, took)
 	}
 }
 
@@ -159,18 +156,14 @@ func TestVerdictWhileDialling(t *testing.T) {
 func TestEveryFrameIsASignOfLife(t *testing.T) {
 	t.Parallel()
 	c := ring(t, 2, nil)[0]
-	l := c.connections[left]
+	l := c.neighbours.at(left)
 	long := time.Now().Add(-time.Minute)
-	c.mu.Lock()
-	l.heard = long
-	c.mu.Unlock()
-	f := &oob.Frame{Version: oob.Version, Type: TypeParts, Sender: l.peer, Edge: c.edge(left), Epoch: c.Epoch(), Payload: []byte(`{"op":1,"kind":"barrier","origins":[1],"data":[""]}`)}
+	l.set(func() { l.now.heard = long })
+	f := &oob.Frame{Version: oob.Version, Type: TypeParts, Sender: l.peer, Edge: c.own.edge(left), Epoch: c.Epoch(), Payload: []byte(`{"op":1,"kind":"barrier","origins":[1],"data":[""]}`)}
 	if err := c.handle(l, f); err != nil {
 		t.Fatal(err)
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if !l.heard.After(long) {
+	if !l.state().heard.After(long) {
 		t.Error("a part did not count")
 	}
 }
@@ -288,7 +281,7 @@ func TestStrangersOnThePort(t *testing.T) {
 	mu.Lock()
 	defer mu.Unlock()
 	// Tests beside this one may have counted six, too.
-	if strings.Count(log.String(), "on port "+zero.listener.Addr().String()) != 1 || !strings.Contains(log.String(), "6 more strangers") {
+	if strings.Count(log.String(), "on port "+zero.greeter.listener.Addr().String()) != 1 || !strings.Contains(log.String(), "6 more strangers") {
 		t.Errorf("the trace has not the first stranger and a count of the others:\n%s", log.String())
 	}
 	for _, want := range []string{"ibv_rc_pingpong (52-byte", "perftest 6.06", "HTTP", "TLS", "SSH", "unknown program", "cannot unmarshal"} {
@@ -349,9 +342,9 @@ func strangerInsteadOfNeighbour(t *testing.T, answer, want string, once bool) {
 	over := make(chan error, 1)
 	go func() { over <- exchange(met, c) }()
 	until(t, "the stranger", func() bool {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		return c.intruder != ""
+		c.tally.mu.Lock()
+		defer c.tally.mu.Unlock()
+		return c.tally.intruder != ""
 	})
 	cancel()
 	if err := <-over; !errors.Is(err, context.Canceled) {

@@ -31,10 +31,11 @@ func TestAFaultIsToldWithoutACall(t *testing.T) {
 	})
 	full.Store(true)
 	world[0].Fail(&Verdict{Kind: KindFailed, Rank: 1, By: 0, Text: "retries ran out"})
-	world[0].mu.Lock()
-	p := world[0].watch.of(1)
-	p.faultAt = p.faultAt.Add(-world[0].cfg.Death)
-	world[0].mu.Unlock()
+	w := world[0].liveness
+	w.mu.Lock()
+	p := w.of(1)
+	p.faultAt = p.faultAt.Add(-world[0].own.cfg.Death)
+	w.mu.Unlock()
 	ctx := within(t)
 	for rank, err := range each(world, func(c *Control) error { return c.Barrier(ctx) }) {
 		var v *Verdict
@@ -50,10 +51,10 @@ func TestLostWhileComingUp(t *testing.T) {
 	t.Parallel()
 	for err, want := range map[error]Confidence{io.EOF: Certain, io.ErrUnexpectedEOF: Certain, syscall.ECONNRESET: Certain, seal.ErrForged: Suspect, syscall.ENETDOWN: Suspect} {
 		c := ring(t, 2, nil)[0]
-		c.mu.Lock()
-		c.sealed = false
-		l := c.connections[right]
-		c.mu.Unlock()
+		c.outcome.mu.Lock()
+		c.outcome.sealed = false
+		c.outcome.mu.Unlock()
+		l := c.neighbours.at(right)
 		c.lost(l, err)
 		if v := c.Failure(); v == nil || v.Kind != KindLost || v.Rank != 1 || v.Confidence != want {
 			t.Errorf("%v: %+v: expected the loss of rank 1, %s", err, v, want)
@@ -74,7 +75,7 @@ func TestMissing(t *testing.T) {
 			}
 		}
 		c := openRank(t, cfg)
-		rank, _, sure := (&TimeoutError{Peers: c.Probe(t.Context())}).blamed()
+		rank, _, sure := (&TimeoutError{Peers: c.prober.probeAll(t.Context())}).blamed()
 		if rank != 1 || sure != want {
 			t.Errorf("dial: %v: rank %d is missing, %s: expected rank 1, %s", err, rank, sure, want)
 		}
@@ -98,18 +99,19 @@ func TestVerdictsOfSurvivorsDoNotDiffer(t *testing.T) {
 		by   int // who found the verdict that counts
 	}{{same, false, 1}, {graver, false, 0}, {graver, true, 1}} {
 		c := ring(t, 3, nil)[0]
-		c.mu.Lock()
+		o := c.outcome
+		o.mu.Lock()
 		told, own := heard, test.own
 		told.Told = true
-		c.propose(&told, c.connections[right])
+		o.proposeLocked(&told, c.neighbours.at(right))
 		if test.late {
-			c.proposedAt = c.proposedAt.Add(-c.pace.settle * 3 / 4)
+			o.proposedAt = o.proposedAt.Add(-c.own.pace.settle * 3 / 4)
 		}
-		c.propose(&own, nil)
-		if c.proposal.By != test.by {
-			t.Errorf("own %q, late %t: the verdict is rank %d's, %q: expected rank %d's", own.Text, test.late, c.proposal.By, c.proposal.Text, test.by)
+		o.proposeLocked(&own, nil)
+		if o.proposal.By != test.by {
+			t.Errorf("own %q, late %t: the verdict is rank %d's, %q: expected rank %d's", own.Text, test.late, o.proposal.By, o.proposal.Text, test.by)
 		}
-		c.mu.Unlock()
+		o.mu.Unlock()
 	}
 }
 

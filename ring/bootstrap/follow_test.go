@@ -31,9 +31,9 @@ func leading(t *testing.T, change func(*Config)) (leader *Control, followers fun
 	}()
 	for _, c := range world[1:] {
 		until(t, "the followers", func() bool {
-			c.mu.Lock()
-			defer c.mu.Unlock()
-			return c.lastOp == 1
+			c.gathers.mu.Lock()
+			defer c.gathers.mu.Unlock()
+			return c.gathers.lastOp == 1
 		})
 	}
 	return world[0], func() []error {
@@ -51,7 +51,7 @@ func leading(t *testing.T, change func(*Config)) (leader *Control, followers fun
 func TestFollowersWaitLong(t *testing.T) {
 	t.Parallel()
 	leader, followers := leading(t, nil)
-	time.Sleep(leader.cfg.Silence + maxBeat)
+	time.Sleep(leader.own.cfg.Silence + maxBeat)
 	if _, err := leader.Broadcast(t.Context(), []byte("bench")); err != nil {
 		t.Error(err)
 	}

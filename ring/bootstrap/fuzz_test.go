@@ -71,19 +71,17 @@ func FuzzHandshake(f *testing.F) {
 			_ = far.Close()
 		}()
 		if mode&2 == 0 {
-			c.greet(near)
+			c.greeter.greet(near)
 		} else {
-			asked, answer, err := c.ask(c.life, near, TypeHello, 1-c.rank, c.rank, c.hello())
+			asked, answer, err := c.prober.ask(c.life.ctx, near, TypeHello, 1-c.own.rank, c.own.rank, c.own.hello())
 			if _, ok := asked.(*seal.Conn); ok && err == nil {
 				t.Errorf("%q passed for a neighbour that has the token: %+v", said, answer)
 			}
 			_ = near.Close()
 		}
 		<-heard
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		if l := c.connections[left]; l != nil && c.cfg.Token != nil || c.failure != nil {
-			t.Errorf("%q is a neighbour, or has failed the ring: %v", said, c.failure)
+		if l := c.neighbours.at(left); l != nil && c.own.cfg.Token != nil || c.Failed() {
+			t.Errorf("%q is a neighbour, or has failed the ring: %v", said, c.Failure())
 		}
 	})
 }
@@ -152,27 +150,33 @@ func FuzzNeighbour(f *testing.F) {
 			running.Go(func() { _, _ = io.Copy(io.Discard, end) })
 		}
 		side := int(mode & 1)
-		c.mu.Lock()
-		c.addConnection(side, near, identity{Instance: "x", Host: "far", PID: 5})
-		l := c.connections[side]
+		c.neighbours.mu.Lock()
+		c.neighbours.add(side, near, identity{Instance: "x", Host: "far", PID: 5})
 		if mode&2 != 0 { // the ring is up
-			c.addConnection(1-side, other, identity{Instance: "y", Host: "beyond", PID: 6})
-			c.connections[left].used, c.connections[right].used, c.sealed = true, true, true
-			c.epoch.Store(7)
+			c.neighbours.add(1-side, other, identity{Instance: "y", Host: "beyond", PID: 6})
+			for _, l := range c.neighbours.all() {
+				l.use()
+			}
+			c.outcome.seal()
+			c.epochs.ring.Store(7)
 		}
-		c.mu.Unlock()
+		c.neighbours.mu.Unlock()
+		l := c.neighbours.at(side)
 		_, _ = far.Write(said)
 		_ = far.Close()
 		select {
 		case <-l.over:
 		case <-time.After(20 * time.Millisecond): // it waits for this rank to catch up
 		}
-		c.mu.Lock()
-		ops, serving := len(c.ops), len(l.serving)
-		if v := c.failure; v != nil {
+		c.gathers.mu.Lock()
+		ops := len(c.gathers.ops)
+		c.gathers.mu.Unlock()
+		c.asks.mu.Lock()
+		serving := len(c.asks.serving)
+		c.asks.mu.Unlock()
+		if v := c.Failure(); v != nil {
 			_ = v.Error()
 		}
-		c.mu.Unlock()
 		if ops > maxAhead || serving > maxServing {
 			t.Errorf("%d operations and %d questions wait", ops, serving)
 		}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"sync"
 	"time"
 
 	"ringcli/configs/usage"
@@ -43,6 +44,26 @@ func (p *parts) add(origin int, data string) {
 	p.Origins, p.Data, p.bytes = append(p.Origins, origin), append(p.Data, data), p.bytes+least+len(data)
 }
 
+// empty makes parts of the same operation.
+func (p *parts) empty() *parts { return &parts{Op: p.Op, Kind: p.Kind, Call: p.Call, Do: p.Do} }
+
+// gathers are the operations of the control ring.
+type gathers struct {
+	own        *node
+	life       *lifetime
+	neighbours *neighbours
+	outcome    *outcome
+	changes    *changes
+	failing    func() bool // the ring has failed, or is about to
+	wait       waitFunc
+	block      int // see blockOf
+
+	mu     sync.Mutex // guards the following
+	ops    map[uint64]*operation
+	lastOp uint64
+	untold bool // parts have come that no wait was told of
+}
+
 // operation collects parts. Those of an operation that this rank has not begun
 // yet wait in it.
 type operation struct {
@@ -77,61 +98,48 @@ func (p Purpose) String() string {
 // ToDo is what ranks that are awaited were to do.
 func (p Purpose) ToDo() string { return cmp.Or(p.Do, "join "+p.What) }
 
-// Gather collects one slice of bytes from every rank on every rank, by rank. All ranks
-// must name the purpose alike: the error of ranks that differ, one of usage, names both
-// purposes, that of a wait in vain the own one.
-func (c *Control) Gather(ctx context.Context, purpose Purpose, data []byte) ([][]byte, error) {
-	return c.collect(ctx, purpose, data, true, true)
-}
-
-// Ahead returns the operation that this rank has to begin next if another has begun
+// ahead returns the operation that this rank has to begin next if another has begun
 // it: what it is for, and the rank that it was first heard from.
-func (c *Control) Ahead() (purpose Purpose, by int, ok bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	op := c.ops[c.lastOp+1]
+func (g *gathers) ahead() (purpose Purpose, by int, ok bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	op := g.ops[g.lastOp+1]
 	if op == nil {
 		return Purpose{}, -1, false
 	}
 	return op.purpose, op.by, true
 }
 
-// Broadcast returns rank 0's data on every rank; the others' is not looked at.
-func (c *Control) Broadcast(ctx context.Context, data []byte) ([]byte, error) {
-	parts, err := c.collect(ctx, Purpose{What: "broadcast", Do: "say what comes next"}, data, c.rank == 0, false)
-	if err != nil {
-		return nil, err
-	}
-	return parts[0], nil
-}
-
 // collect contributes data and waits for the parts of all ranks, or for that of rank 0. A
 // caller that gives up leaves the ring in step: what it contributed is on its way, and what
 // still comes is dropped.
-func (c *Control) collect(ctx context.Context, purpose Purpose, data []byte, contribute, all bool) ([][]byte, error) {
+func (g *gathers) collect(ctx context.Context, purpose Purpose, data []byte, contribute, all bool) ([][]byte, error) {
 	kind := purpose.What
 	if len(data) > MaxPart {
 		return nil, fmt.Errorf("%s of %d bytes: expected at most %d", kind, len(data), MaxPart)
 	}
-	c.mu.Lock()
-	if !c.sealed {
-		c.mu.Unlock()
+	phase := g.outcome.phase()
+	if !phase.sealed {
 		return nil, fmt.Errorf("%s: %w", kind, errNotConnected)
 	}
-	c.lastOp++
-	id := c.lastOp
-	op := c.operation(id, purpose, c.rank)
-	if contribute && !c.failing() && !c.leaving {
-		own := parts{Op: id, Kind: kind, Call: purpose.Call, Do: purpose.Do}
-		own.add(c.rank, base64.StdEncoding.EncodeToString(data))
-		c.take(op, &own, [][]byte{data})
+	contributes := contribute && !g.failing() && !phase.leaving
+	g.mu.Lock()
+	g.lastOp++
+	id := g.lastOp
+	op := g.operation(id, purpose, g.own.rank)
+	if contributes {
+		own := &parts{Op: id, Kind: kind, Call: purpose.Call, Do: purpose.Do}
+		own.add(g.own.rank, base64.StdEncoding.EncodeToString(data))
+		g.take(op, own, [][]byte{data})
 	}
-	c.notify() // a reader may have waited for this rank to catch up
-	c.mu.Unlock()
+	g.mu.Unlock()
+	g.changes.notify() // a reader may have waited for this rank to catch up
 
-	err := c.wait(ctx, purpose.ToDo(), contribute, func() (absent []int) {
+	err := g.wait(ctx, purpose.ToDo(), contribute, func() (absent []int) {
+		g.mu.Lock()
+		defer g.mu.Unlock()
 		switch {
-		case op.clash != "" || op.came == c.size || !all && op.have[0]:
+		case op.clash != "" || op.came == g.own.size || !all && op.have[0]:
 			return nil
 		case !all:
 			return []int{0}
@@ -143,10 +151,10 @@ func (c *Control) collect(ctx context.Context, purpose Purpose, data []byte, con
 		}
 		return absent
 	})
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.release(op)
-	delete(c.ops, id)
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.release(op)
+	delete(g.ops, id)
 	switch {
 	case err != nil:
 		return nil, err
@@ -157,11 +165,11 @@ func (c *Control) collect(ctx context.Context, purpose Purpose, data []byte, con
 }
 
 // operation finds or begins operation id. It needs the lock.
-func (c *Control) operation(id uint64, purpose Purpose, by int) *operation {
-	op := c.ops[id]
+func (g *gathers) operation(id uint64, purpose Purpose, by int) *operation {
+	op := g.ops[id]
 	if op == nil {
-		op = &operation{purpose: purpose, by: by, parts: make([][]byte, c.size), have: make([]bool, c.size)}
-		c.ops[id] = op
+		op = &operation{purpose: purpose, by: by, parts: make([][]byte, g.own.size), have: make([]bool, g.own.size)}
+		g.ops[id] = op
 	}
 	if op.purpose.What != purpose.What && op.clash == "" {
 		op.clash = fmt.Sprintf("rank %d is to %s, and rank %d to %s: all ranks must run the same operations in the same order",
@@ -171,10 +179,10 @@ func (c *Control) operation(id uint64, purpose Purpose, by int) *operation {
 }
 
 // takeParts takes parts that came from the left.
-func (c *Control) takeParts(l *connection, p parts) error {
-	strange := func(rank int) bool { return rank < 0 || rank >= c.size }
+func (g *gathers) takeParts(l *connection, p parts) error {
+	strange := func(rank int) bool { return rank < 0 || rank >= g.own.size }
 	if l.side != left || p.Op == 0 || len(p.Origins) == 0 || len(p.Data) != len(p.Origins) || slices.ContainsFunc(p.Origins, strange) {
-		return fmt.Errorf("%d parts of operation %d from ranks %v: expected one from each, below %d, from the left", len(p.Data), p.Op, p.Origins, c.size)
+		return fmt.Errorf("%d parts of operation %d from ranks %v: expected one from each, below %d, from the left", len(p.Data), p.Op, p.Origins, g.own.size)
 	}
 	data := make([][]byte, len(p.Data))
 	for i, text := range p.Data {
@@ -183,50 +191,53 @@ func (c *Control) takeParts(l *connection, p parts) error {
 			return fmt.Errorf("part of operation %d from rank %d: %w", p.Op, p.Origins[i], err)
 		}
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for p.Op > c.lastOp+maxAhead && !c.closed && c.failure == nil {
-		changed := c.changed
-		l.blocked = true
-		c.mu.Unlock()
-		<-changed
-		c.mu.Lock()
-		l.blocked, l.heard = false, time.Now()
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if ahead := func() bool { return p.Op > g.lastOp+maxAhead }; ahead() {
+		g.mu.Unlock()
+		l.set(func() { l.now.blocked = true })
+		g.changes.until(g.life.ring, func() bool {
+			g.mu.Lock()
+			defer g.mu.Unlock()
+			return !ahead()
+		})
+		l.set(func() { l.now.blocked, l.now.heard = false, time.Now() })
+		g.mu.Lock()
 	}
-	if p.Op <= c.lastOp && c.ops[p.Op] == nil { // its caller has given up
+	if p.Op <= g.lastOp && g.ops[p.Op] == nil { // its caller has given up
 		for i, origin := range p.Origins {
-			c.pass(&p, origin, p.Data[i])
+			g.pass(&p, origin, p.Data[i])
 		}
 		return nil
 	}
-	op := c.operation(p.Op, Purpose{What: p.Kind, Call: p.Call, Do: p.Do}, p.Origins[0])
-	c.take(op, &p, data)
-	if c.untold = op.came < c.size && op.clash == "" && !slices.Contains(p.Origins, 0); !c.untold {
-		c.notify() // a broadcast is rank 0's alone
+	op := g.operation(p.Op, Purpose{What: p.Kind, Call: p.Call, Do: p.Do}, p.Origins[0])
+	g.take(op, &p, data)
+	if g.untold = op.came < g.own.size && op.clash == "" && !slices.Contains(p.Origins, 0); !g.untold {
+		g.changes.notify() // a broadcast is rank 0's alone
 	}
 	return nil
 }
 
 // take stores what parts have and passes them on, those of this rank's block together. It
 // needs the lock.
-func (c *Control) take(op *operation, p *parts, data [][]byte) {
+func (g *gathers) take(op *operation, p *parts, data [][]byte) {
 	for i, origin := range p.Origins {
 		if !op.have[origin] {
 			op.have[origin] = true
 			op.came++
 		}
 		op.parts[origin] = data[i]
-		if origin < c.block || origin > c.rank || op.passed || op.clash != "" {
-			c.pass(p, origin, p.Data[i])
+		if origin < g.block || origin > g.own.rank || op.passed || op.clash != "" {
+			g.pass(p, origin, p.Data[i])
 			continue
 		}
 		if op.held.Op == 0 {
-			op.held = parts{Op: p.Op, Kind: p.Kind, Call: p.Call, Do: p.Do}
+			op.held = *p.empty()
 		}
 		op.held.add(origin, p.Data[i])
 	}
-	if len(op.held.Origins) == c.rank+1-c.block {
-		c.release(op)
+	if len(op.held.Origins) == g.own.rank+1-g.block {
+		g.release(op)
 	}
 }
 
@@ -244,9 +255,9 @@ func blockOf(rank, size int) int {
 }
 
 // release passes on what is held: a rank of the block may come much later. It needs the lock.
-func (c *Control) release(op *operation) {
+func (g *gathers) release(op *operation) {
 	for i, origin := range op.held.Origins {
-		c.pass(&op.held, origin, op.held.Data[i])
+		g.pass(&op.held, origin, op.held.Data[i])
 	}
 	op.passed = op.passed || len(op.held.Origins) > 0
 	op.held = parts{}
@@ -254,18 +265,23 @@ func (c *Control) release(op *operation) {
 
 // pass sends one of some parts to the right, in a frame with those that wait to be written. It
 // needs the lock.
-func (c *Control) pass(of *parts, origin int, data string) {
-	l := c.connections[right]
-	if l == nil || l.ended || l.peer == origin {
-		return
+func (g *gathers) pass(of *parts, origin int, data string) {
+	if l := g.neighbours.at(right); l != nil && l.peer != origin {
+		l.pass(of, origin, data)
 	}
-	var p *parts
-	if n := len(l.out); n > 0 {
-		p = l.out[n-1].parts
+}
+
+// tick passes on what ranks of the block that come late hold up, and wakes the waits that were
+// not told of parts.
+func (g *gathers) tick() {
+	g.mu.Lock()
+	for _, op := range g.ops {
+		g.release(op)
 	}
-	if p == nil || p.Op != of.Op || p.Kind != of.Kind || p.bytes+len(data) > maxTogether {
-		p = &parts{Op: of.Op, Kind: of.Kind, Call: of.Call, Do: of.Do}
-		c.queue(l, outgoing{parts: p})
+	untold := g.untold
+	g.untold = false
+	g.mu.Unlock()
+	if untold {
+		g.changes.notify()
 	}
-	p.add(origin, data)
 }

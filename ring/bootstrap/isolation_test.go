@@ -27,26 +27,27 @@ func TestWhoIsCutOffSaysSo(t *testing.T) {
 				v, at := (*Verdict)(nil), time.Duration(0)
 				for ; v == nil && at < 10*time.Second; at += tick {
 					now := base.Add(at)
-					c.mu.Lock()
-					c.watch.looked = now
-					for side, l := range c.connections {
+					w := c.liveness
+					w.mu.Lock()
+					w.looked = now
+					for side, l := range c.neighbours.all() {
 						last := min(at, map[bool]time.Duration{true: apart}[side == later])
-						l.heard, l.spoke = base.Add(last), base.Add(last)
-						p := c.watch.of(l.peer)
+						l.now.heard, l.now.spoke = base.Add(last), base.Add(last)
+						p := w.of(l.peer)
 						p.movedAt, p.marked = base, false // no packets are counted
-						if p.call = ""; at-last >= c.pace.suspect+c.pace.call {
+						if p.call = ""; at-last >= c.own.pace.suspect+c.own.pace.call {
 							p.call = verdict.CallMute
 						}
 						if told && side != later && at >= apart {
-							c.watch.told[[2]int{3, l.peer}] = verdict.Sighting{By: 3, About: l.peer, Seq: 1, At: base.Add(apart)}
+							w.told[[2]int{3, l.peer}] = verdict.Sighting{By: 3, About: l.peer, Seq: 1, At: base.Add(apart)}
 						}
 					}
-					c.look(now)
-					v = c.proposal
-					c.mu.Unlock()
+					w.look(now)
+					w.mu.Unlock()
+					v = c.outcome.proposal
 				}
-				if v == nil || v.Kind != KindIsolated || v.Rank != c.rank || v.Confidence != Suspect {
-					t.Errorf("neighbour %d is heard %s longer, told %t: after %s %+v: expected that rank %d is isolated", later, apart, told, at, v, c.rank)
+				if v == nil || v.Kind != KindIsolated || v.Rank != c.own.rank || v.Confidence != Suspect {
+					t.Errorf("neighbour %d is heard %s longer, told %t: after %s %+v: expected that rank %d is isolated", later, apart, told, at, v, c.own.rank)
 				}
 			}
 		}
@@ -60,35 +61,36 @@ func TestWhoIsSlowIsNotIsolated(t *testing.T) {
 	for _, call := range []verdict.Outcome{"", verdict.CallMute} {
 		for _, failed := range []bool{false, true} { // what it was in with them
 			c, base := lone(t)
-			c.self = identity{PID: os.Getpid(), Process: kernel.This()}
-			if c.self.Process == nil {
+			c.own.self = identity{PID: os.Getpid(), Process: kernel.This()}
+			if c.own.self.Process == nil {
 				t.Skip("needs /proc")
 			}
-			for _, p := range c.watch.peers {
+			w := c.liveness
+			for _, p := range w.peers {
 				p.process, p.called = verdict.ProcessRunning, true
-				c.members[p.rank] = identity{PID: -1 - p.rank, Process: c.self.Process}
+				c.members.set(p.rank, identity{PID: -1 - p.rank, Process: c.own.self.Process})
 			}
 			v, at := (*Verdict)(nil), time.Duration(0)
-			for ; v == nil && at < time.Minute; at += c.pace.tick {
-				c.mu.Lock()
-				c.watch.looked = base.Add(at)
-				for _, l := range c.connections {
-					l.heard, l.spoke = base, base
-					p := c.watch.of(l.peer)
+			for ; v == nil && at < time.Minute; at += c.own.pace.tick {
+				w.mu.Lock()
+				w.looked = base.Add(at)
+				for _, l := range c.neighbours.all() {
+					l.now.heard, l.now.spoke = base, base
+					p := w.of(l.peer)
 					p.movedAt, p.marked, p.call = base, false, call
 					if failed && at >= 3*time.Second {
 						p.fault, p.faultAt = &Verdict{Kind: KindFailed, Rank: p.rank, Text: "retries ran out"}, base.Add(3*time.Second)
 					}
 				}
-				c.look(base.Add(at))
-				v = c.proposal
-				c.mu.Unlock()
+				w.look(base.Add(at))
+				w.mu.Unlock()
+				v = c.outcome.proposal
 			}
-			want, least := KindStopped, slowness*c.pace.silence
+			want, least := KindStopped, slowness*c.own.pace.silence
 			if failed {
 				want, least = KindFailed, 3*time.Second
 			}
-			if v == nil || v.Kind != want || v.Rank == c.rank || v.Confidence != Suspect || at < least {
+			if v == nil || v.Kind != want || v.Rank == c.own.rank || v.Confidence != Suspect || at < least {
 				t.Errorf("call %q, failed %t: after %s %+v: expected %s after %s at least", call, failed, at, v, want, least)
 			}
 		}
@@ -101,20 +103,18 @@ func lone(t *testing.T) (*Control, time.Time) {
 	t.Helper()
 	nodes := freshNodes(t, 4)
 	cfg := configFor(t, nodes, 1)
-	c := &Control{cfg: cfg, pace: paceOf(1500*time.Millisecond, 5*time.Second), rank: 1, size: len(nodes), sealed: true, changed: make(chan struct{}), members: map[int]identity{}}
-	c.life, c.end = context.WithCancelCause(t.Context())
-	c.live, c.kill = context.WithCancelCause(c.life)
+	c := newControl(cfg)
+	c.outcome.seal()
 	t.Cleanup(func() {
-		c.end(ErrClosed)
-		c.running.Wait()
+		c.life.end()
+		c.life.running.Wait()
 	})
-	for side := range c.connections {
+	for side := range [2]int{} {
 		near, far := net.Pipe()
 		t.Cleanup(func() { _, _ = near.Close(), far.Close() })
-		c.connections[side] = &connection{c: c, side: side, peer: c.neighbour(side), conn: near, used: true, wake: make(chan struct{}, 1)}
+		c.neighbours.sides[side].Store(&connection{own: c.own, epoch: c.Epoch, side: side, peer: c.own.neighbour(side), conn: near, now: state{used: true}, wake: make(chan struct{}, 1)})
 	}
-	c.watch = newWatch(c)
-	for _, p := range c.watch.peers {
+	for _, p := range c.liveness.peers {
 		p.calling = true
 	}
 	return c, time.Now()
@@ -142,21 +142,19 @@ func TestKilledWhileTheRingForms(t *testing.T) {
 		}
 		world[rank] = openRank(t, cfg)
 		c := world[rank]
-		c.dialling.Do(func() { c.running.Go(c.dial) })
+		c.dialler.start()
 	}
 	met := func(c *Control, side int) bool {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		return c.connections[side] != nil
+		return c.neighbours.at(side) != nil
 	}
 	until(t, "rank 2's connections", func() bool { return met(world[1], right) && met(world[3], left) })
 	k.cut()
 	until(t, "their end", func() bool { return !met(world[1], right) && !met(world[3], left) })
 	world[0] = openRank(t, configFor(t, nodes, 0))
-	who := fmt.Sprintf("host %s, pid %d", world[victim].self.Host, os.Getpid())
+	who := fmt.Sprintf("host %s, pid %d", world[victim].own.self.Host, os.Getpid())
 	for rank, err := range each(world, func(c *Control) error {
 		after := time.Second
-		switch c.rank {
+		switch c.own.rank {
 		case victim:
 			return nil
 		case 0:
@@ -169,7 +167,7 @@ func TestKilledWhileTheRingForms(t *testing.T) {
 		if rank == victim {
 			continue
 		}
-		if v := world[rank].Failure(); v == nil || v.Rank != victim || v.PID != os.Getpid() || v.Host != world[victim].self.Host {
+		if v := world[rank].Failure(); v == nil || v.Rank != victim || v.PID != os.Getpid() || v.Host != world[victim].own.self.Host {
 			t.Errorf("rank %d: %+v: expected rank 2 with its host and process", rank, v)
 		}
 		if !strings.Contains(textOf(err), "it had come ("+who+")") && !errors.As(err, new(*Verdict)) {

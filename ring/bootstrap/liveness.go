@@ -1,9 +1,12 @@
 package bootstrap
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
+	"sync"
+	"syscall"
 	"time"
 
 	"ringcli/ring/bootstrap/calls"
@@ -36,9 +39,16 @@ const slowness = 4
 // leastSettle is longer than a frame takes round a ring whose ranks wait for CPUs.
 const leastSettle = 100 * time.Millisecond
 
-// watch is what this rank sees of its neighbours, and is told by the others. The Control's
-// lock guards it.
-type watch struct {
+// liveness is what this rank sees of its neighbours, and is told by the others.
+type liveness struct {
+	own        *node
+	life       *lifetime
+	members    *members
+	neighbours *neighbours
+	outcome    *outcome
+	prober     *prober
+
+	mu      sync.Mutex // guards the following; it is taken before the outcome's and the connections'
 	peers   []*watched
 	told    map[[2]int]verdict.Sighting // of others, by who and about whom
 	seq     uint64                      // of the own sightings
@@ -69,22 +79,24 @@ type watched struct {
 	faultAt time.Time
 }
 
-func newWatch(c *Control) watch {
-	w := watch{told: make(map[[2]int]verdict.Sighting), looked: c.opened}
+func newLiveness(own *node, opened time.Time) *liveness {
+	w := &liveness{own: own, told: make(map[[2]int]verdict.Sighting), looked: opened}
 	for _, side := range [2]int{left, right} {
-		if peer := c.neighbour(side); peer != c.rank && !slices.ContainsFunc(w.peers, func(p *watched) bool { return p.rank == peer }) {
-			w.peers = append(w.peers, &watched{rank: peer, movedAt: c.opened})
+		if peer := own.neighbour(side); peer != own.rank && w.of(peer) == nil {
+			w.peers = append(w.peers, &watched{rank: peer, movedAt: opened})
 		}
 	}
 	return w
 }
 
 // faulty tells whether an operation has failed and the verdict is not found yet.
-func (w *watch) faulty() bool {
+func (w *liveness) faulty() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	return slices.ContainsFunc(w.peers, func(p *watched) bool { return p.fault != nil })
 }
 
-func (w *watch) of(rank int) *watched {
+func (w *liveness) of(rank int) *watched {
 	for _, p := range w.peers {
 		if p.rank == rank {
 			return p
@@ -93,89 +105,43 @@ func (w *watch) of(rank int) *watched {
 	return nil
 }
 
-// keepTime sends signs of life and looks at the neighbours.
-func (c *Control) keepTime() {
-	ticker := time.NewTicker(c.pace.tick)
-	defer ticker.Stop()
-	beat := time.Now()
-	for {
-		select {
-		case <-c.life.Done():
-			return
-		case <-ticker.C:
-		}
-		now := time.Now()
-		beating := now.Sub(beat) >= c.pace.beat
-		if beating {
-			beat = now
-		}
-		c.mu.Lock()
-		c.notice(now)
-		if beating {
-			c.giveSigns()
-		}
-		for _, op := range c.ops {
-			c.release(op)
-		}
-		if c.untold {
-			c.untold = false
-			c.notify()
-		}
-		first := false
-		v := c.overdue(now)
-		if v != nil {
-			first = c.fail(v, nil)
-		}
-		c.look(now)
-		c.mu.Unlock()
-		if v != nil {
-			c.report(v, first)
-		}
-	}
-}
-
 // leastSleep is longer than a goroutine of a busy machine waits for a CPU.
 const leastSleep = 250 * time.Millisecond
 
 // notice looks at the clock. If this process was stopped itself, others must not pay for
 // it: they are heard from now on. It needs the lock.
-func (c *Control) notice(now time.Time) {
-	w := &c.watch
-	if c.cfg.Moved != nil {
+func (w *liveness) notice(now time.Time) {
+	if w.own.cfg.Moved != nil {
 		for _, p := range w.peers {
-			if m := c.cfg.Moved(p.rank); m != p.moved {
+			if m := w.own.cfg.Moved(p.rank); m != p.moved {
 				p.moved, p.movedAt = m, now
 			}
 		}
 	}
 	gap := now.Sub(w.looked)
 	w.looked = now
-	if lost := gap - c.pace.tick; lost > c.pace.tick { // it looked too late: so much is no silence
+	if lost := gap - w.own.pace.tick; lost > w.own.pace.tick { // it looked too late: so much is no silence
 		for _, p := range w.peers {
 			p.movedAt = earlier(now, p.movedAt.Add(lost))
 		}
-		for _, l := range c.connections {
-			if l != nil {
-				l.heard = earlier(now, l.heard.Add(lost))
-			}
+		for _, l := range w.neighbours.all() {
+			l.set(func() { l.now.heard = earlier(now, l.now.heard.Add(lost)) })
 		}
 	}
-	if gap < max(4*c.pace.tick, c.pace.death/4, leastSleep) {
+	if gap < max(4*w.own.pace.tick, w.own.pace.death/4, leastSleep) {
 		return
 	}
-	for _, l := range c.connections {
-		if l != nil {
-			l.heard = now
-		}
+	for _, l := range w.neighbours.all() {
+		l.set(func() { l.now.heard = now })
 	}
 	for _, p := range w.peers {
 		p.movedAt, p.call, p.marked = now, "", false
 	}
-	if gap >= c.pace.suspect {
+	if gap >= w.own.pace.suspect {
 		trace.Debug(trace.Bootstrap, "this process was stopped, or did not get a CPU", slog.Duration("for", gap))
-		w.slept, w.sleptAt = verdict.Sighting{By: c.rank, About: c.rank, Slept: gap}, now
-		if c.sealed {
-			c.tell(w.slept, nil)
+		w.slept, w.sleptAt = verdict.Sighting{By: w.own.rank, About: w.own.rank, Slept: gap}, now
+		if w.outcome.phase().sealed {
+			w.tell(w.slept, nil)
 		}
 	}
 }
@@ -187,42 +153,28 @@ func earlier(a, b time.Time) time.Time {
 	return b
 }
 
-// giveSigns sends a sign of life to the neighbours. It needs the lock.
-func (c *Control) giveSigns() {
-	for _, l := range c.connections {
-		switch {
-		case l == nil || l.ended || len(l.out) > 0:
-		case c.sealed:
-			c.send(l, TypeHeartbeat, nil)
-		default:
-			c.send(l, TypeHeartbeat, c.attempts())
-		}
-	}
-}
-
 // overdue finds neighbours that have said goodbye while the ring is still needed, and, as
-// long as the ring comes up, silent ones. It needs the lock.
-func (c *Control) overdue(now time.Time) *Verdict {
-	for _, l := range c.connections {
+// long as the ring comes up, silent ones.
+func (w *liveness) overdue(now time.Time) *Verdict {
+	sealed := w.outcome.phase().sealed
+	for _, l := range w.neighbours.all() {
+		state := l.state()
+		silent := now.Sub(state.heard)
 		switch {
-		case l == nil || !l.used:
-		case !l.goodbye.IsZero():
-			if now.Sub(l.goodbye) > goodbyeGrace {
-				return c.gone(l)
+		case !state.used:
+		case !state.goodbye.IsZero():
+			if now.Sub(state.goodbye) > goodbyeGrace {
+				return w.own.gone(l.peer)
 			}
-		case !c.sealed && !l.ended && now.Sub(l.heard) >= c.pace.silence:
-			who := l.who
-			p := who.look(&c.self, new(uint64))
-			if p == verdict.ProcessRunning && now.Sub(l.heard) < slowness*c.pace.silence {
-				continue
-			}
-			v := c.verdict(KindSilent, l.peer, "%s is silent: nothing heard for %s; is it stopped, or its network down?", c.name(l.peer), calls.Ago(now.Sub(l.heard)))
-			v.Confidence = Suspect
-			if p == verdict.ProcessStopped {
-				v = c.verdict(KindStopped, l.peer, "%s is stopped: its host shows %s so, and it has said nothing for %s", c.name(l.peer), who, verdict.Span(now.Sub(l.heard)))
+		case !sealed && !state.ended && silent >= w.own.pace.silence:
+			switch p := l.who.look(&w.own.self, new(uint64)); {
+			case p == verdict.ProcessStopped:
+				v := w.own.verdict(KindStopped, l.peer, "%s is stopped: its host shows %s so, and it has said nothing for %s", w.own.name(l.peer), l.who, verdict.Span(silent))
 				v.Fix = verdict.CureStopped
+				return v
+			case p != verdict.ProcessRunning || silent >= slowness*w.own.pace.silence:
+				return w.own.suspected(KindSilent, l.peer, "%s is silent: nothing heard for %s; is it stopped, or its network down?", w.own.name(l.peer), calls.Ago(silent))
 			}
-			return v
 		}
 	}
 	return nil
@@ -231,38 +183,33 @@ func (c *Control) overdue(now time.Time) *Verdict {
 // silence is how long a neighbour has not been heard while nothing moved between it and this
 // rank. A stalled TCP connection alone is no reason: the queue pairs may be at work, or the
 // other connection of a ring of two. It needs the lock.
-func (c *Control) silence(p *watched, now time.Time) time.Duration {
+func (w *liveness) silence(p *watched, now time.Time) time.Duration {
 	silent := now.Sub(p.movedAt)
-	for _, l := range c.connections {
-		switch {
-		case l == nil || l.peer != p.rank:
-		case l.blocked || !l.goodbye.IsZero():
+	for _, l := range w.neighbours.to(p.rank) {
+		state := l.state()
+		if state.blocked || !state.goodbye.IsZero() {
 			return 0 // it is this rank that does not read, or the neighbour has left
-		default:
-			silent = min(silent, now.Sub(l.heard))
 		}
+		silent = min(silent, now.Sub(state.heard))
 	}
 	return silent
 }
 
 // see is what this rank sees of a neighbour now. It needs the lock.
-func (c *Control) see(p *watched, now time.Time) verdict.Sighting {
-	s := verdict.Sighting{By: c.rank, About: p.rank, Call: p.call, Process: p.process, Fault: p.fault}
-	pace := &c.pace
-	if s.Call == verdict.CallMute && c.members[p.rank].beside(&c.self) {
+func (w *liveness) see(p *watched, now time.Time) verdict.Sighting {
+	s := verdict.Sighting{By: w.own.rank, About: p.rank, Call: p.call, Process: p.process, Fault: p.fault}
+	pace := &w.own.pace
+	if s.Call == verdict.CallMute && w.members.beside(p.rank) {
 		s.Call = verdict.CallOpen // the kernel was slow
 	}
-	silent := c.silence(p, now)
+	silent := w.silence(p, now)
 	if silent >= pace.suspect {
 		s.Silent = silent
 	}
 	var packets uint32
-	for _, l := range c.connections {
-		if l == nil || l.peer != p.rank {
-			continue
-		}
-		if l.ended && l.goodbye.IsZero() && l.broke != "" {
-			s.Ended = l.broke
+	for _, l := range w.neighbours.to(p.rank) {
+		if state := l.state(); state.ended && state.goodbye.IsZero() && state.broke != "" {
+			s.Ended = state.broke
 		}
 		packets += kernel.PacketsIn(l.conn)
 	}
@@ -300,21 +247,21 @@ func (c *Control) see(p *watched, now time.Time) verdict.Sighting {
 	if !s.Amiss() {
 		s.Call, s.Process = "", ""
 	}
-	s.Hush = s.Silent > 0 && slices.ContainsFunc(c.watch.peers, func(other *watched) bool {
-		quiet := c.silence(other, now)
+	s.Hush = s.Silent > 0 && slices.ContainsFunc(w.peers, func(other *watched) bool {
+		quiet := w.silence(other, now)
 		return other != p && quiet >= 2*pace.beat && quiet < pace.suspect
 	})
-	if c.spoke(p).Before(c.watch.aloneAt) && now.Sub(c.watch.aloneAt) < pace.silence {
-		s.Alone = c.watch.alone
+	if w.spoke(p).Before(w.aloneAt) && now.Sub(w.aloneAt) < pace.silence {
+		s.Alone = w.alone
 	}
 	return s
 }
 
 // spoke is when the last frame of a neighbour came. It needs the lock.
-func (c *Control) spoke(p *watched) (last time.Time) {
-	for _, l := range c.connections {
-		if l != nil && l.peer == p.rank && l.spoke.After(last) {
-			last = l.spoke
+func (w *liveness) spoke(p *watched) (last time.Time) {
+	for _, l := range w.neighbours.to(p.rank) {
+		if spoke := l.state().spoke; spoke.After(last) {
+			last = spoke
 		}
 	}
 	return last
@@ -322,61 +269,60 @@ func (c *Control) spoke(p *watched) (last time.Time) {
 
 // look looks at the neighbours, tells the others what it sees, and judges if it must. It
 // needs the lock.
-func (c *Control) look(now time.Time) {
-	c.notice(now) // whoever calls may be the first since this process was stopped
-	if !c.sealed || c.failure != nil || c.leaving {
+func (w *liveness) look(now time.Time) {
+	w.notice(now) // whoever calls may be the first since this process was stopped
+	if p := w.outcome.phase(); !p.sealed || p.over() {
 		return
 	}
 	due := false
-	c.listen(now)
-	for _, p := range c.watch.peers {
-		s := c.see(p, now)
-		asked := c.asked(p.rank, now)
+	w.listen(now)
+	for _, p := range w.peers {
+		s := w.see(p, now)
+		asked := w.asked(p.rank, now)
 		if s.Amiss() || asked {
-			c.inspect(p)
+			w.inspect(p)
 			if asked {
 				s.Call, s.Process = p.call, p.process
 			}
 		}
 		changed := s.Ended != p.last.Ended || s.Fault != p.last.Fault || s.Call != p.last.Call || s.Arrives != p.last.Arrives || s.Process != p.last.Process ||
 			s.Due != p.last.Due || s.Amiss() != p.last.Amiss()
-		if changed || (s.Amiss() || asked) && now.Sub(p.lastAt) >= c.pace.death/4 {
+		if changed || (s.Amiss() || asked) && now.Sub(p.lastAt) >= w.own.pace.death/4 {
 			p.last, p.lastAt = s, now
-			c.tell(s, nil)
+			w.tell(s, nil)
 		}
 		due = due || s.Due
 	}
 	if !due {
 		return
 	}
-	if v := verdict.Judge(c.panorama(), c.seen(now)); v != nil {
+	if v := verdict.Judge(w.panorama(), w.seen(now)); v != nil {
 		if v.Doing.IsZero() {
-			c.complete(v)
-			if text := v.Doing.Told(c.rank); text != "" {
+			v = w.outcome.completed(v)
+			if text := v.Doing.Told(w.own.rank); text != "" {
 				v.Evidence = append(v.Evidence, text)
 			}
 		}
-		c.propose(v, nil)
+		w.outcome.propose(v, nil)
 	}
 }
 
 // listen notes whether this rank hears anybody. It needs the lock.
-func (c *Control) listen(now time.Time) {
-	w := &c.watch
-	if len(w.peers) < 2 || slices.ContainsFunc(w.peers, func(p *watched) bool { return c.members[p.rank].beside(&c.self) }) {
+func (w *liveness) listen(now time.Time) {
+	if len(w.peers) < 2 || slices.ContainsFunc(w.peers, func(p *watched) bool { return w.members.beside(p.rank) }) {
 		return // who is cut off nobody can tell, or no network is between
 	}
-	alone := min(c.silence(w.peers[0], now), c.silence(w.peers[1], now))
-	if alone >= c.pace.suspect {
+	alone := min(w.silence(w.peers[0], now), w.silence(w.peers[1], now))
+	if alone >= w.own.pace.suspect {
 		w.alone, w.aloneAt = alone, now
 	}
 }
 
 // asked tells whether another rank wants to know of a neighbour: it misses it, or the
 // neighbour misses this one. It needs the lock.
-func (c *Control) asked(rank int, now time.Time) bool {
-	for _, s := range c.watch.told {
-		if s.Amiss() && now.Sub(s.At) < c.pace.suspect && (s.About == rank || s.By == rank && s.About == c.rank) {
+func (w *liveness) asked(rank int, now time.Time) bool {
+	for _, s := range w.told {
+		if s.Amiss() && now.Sub(s.At) < w.own.pace.suspect && (s.About == rank || s.By == rank && s.About == w.own.rank) {
 			return true
 		}
 	}
@@ -384,23 +330,23 @@ func (c *Control) asked(rank int, now time.Time) bool {
 }
 
 // seen is all that has been seen lately, here and by others. It needs the lock.
-func (c *Control) seen(now time.Time) []verdict.Sighting {
+func (w *liveness) seen(now time.Time) []verdict.Sighting {
 	var all []verdict.Sighting
-	for _, p := range c.watch.peers {
-		all = append(all, c.see(p, now))
+	for _, p := range w.peers {
+		all = append(all, w.see(p, now))
 	}
-	for _, s := range c.watch.told {
-		if s.Age = now.Sub(s.At); s.Age < c.pace.suspect || s.Slept > 0 && s.Age < c.pace.silence {
+	for _, s := range w.told {
+		if s.Age = now.Sub(s.At); s.Age < w.own.pace.suspect || s.Slept > 0 && s.Age < w.own.pace.silence {
 			all = append(all, s)
 		}
 	}
-	slices.SortFunc(all, func(a, b verdict.Sighting) int { return (a.By-b.By)*c.size + a.About - b.About })
+	slices.SortFunc(all, func(a, b verdict.Sighting) int { return (a.By-b.By)*w.own.size + a.About - b.About })
 	return all
 }
 
-func (c *Control) panorama() *verdict.Panorama {
-	return &verdict.Panorama{Own: c.rank, Size: c.size, Death: c.pace.death, Name: c.name, Near: func(rank int) bool { return c.members[rank].near(&c.self) }, Where: func(rank int) string {
-		if m := c.members[rank]; m.PID != 0 {
+func (w *liveness) panorama() *verdict.Panorama {
+	return &verdict.Panorama{Own: w.own.rank, Size: w.own.size, Death: w.own.pace.death, Name: w.own.name, Near: func(rank int) bool { return w.members.of(rank).near(&w.own.self) }, Where: func(rank int) string {
+		if m := w.members.of(rank); m.PID != 0 {
 			return fmt.Sprintf("process %d on host %s", m.PID, m.Host)
 		}
 		return ""
@@ -408,70 +354,107 @@ func (c *Control) panorama() *verdict.Panorama {
 }
 
 // tell tells the others what this rank, or another, has seen. It needs the lock.
-func (c *Control) tell(s verdict.Sighting, from *connection) {
-	if s.By == c.rank {
-		c.watch.seq++
-		s.Seq = c.watch.seq
+func (w *liveness) tell(s verdict.Sighting, from *connection) {
+	if s.By == w.own.rank {
+		w.seq++
+		s.Seq = w.seq
 	}
-	for _, l := range c.connections {
-		if l != nil && l != from {
-			c.send(l, TypeSighting, s)
-		}
-	}
+	w.neighbours.tell(TypeSighting, s, from)
 }
 
 // takeSighting takes what another rank has seen, and passes it on.
-func (c *Control) takeSighting(l *connection, s verdict.Sighting) error {
-	if s.By < 0 || s.By >= c.size || s.About < 0 || s.About >= c.size {
-		return fmt.Errorf("sighting by rank %d about rank %d: expected ranks below %d", s.By, s.About, c.size)
+func (w *liveness) takeSighting(l *connection, s verdict.Sighting) error {
+	if s.By < 0 || s.By >= w.own.size || s.About < 0 || s.About >= w.own.size {
+		return fmt.Errorf("sighting by rank %d about rank %d: expected ranks below %d", s.By, s.About, w.own.size)
 	}
 	now := time.Now()
-	c.mu.Lock()
-	defer c.mu.Unlock()
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	key := [2]int{s.By, s.About}
-	if s.By == c.rank || s.Seq <= c.watch.told[key].Seq {
+	if s.By == w.own.rank || s.Seq <= w.told[key].Seq {
 		return nil
 	}
 	s.At = now
-	c.watch.told[key] = s
-	c.tell(s, l)
+	w.told[key] = s
+	w.tell(s, l)
 	if s.Amiss() {
-		c.look(now)
+		w.look(now)
 	}
 	return nil
 }
 
+// broke notes that the connection to a neighbour has ended without a goodbye.
+func (w *liveness) broke(l *connection, err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	now := time.Now()
+	// Where the network gave up, the neighbour is silent and did not end.
+	if !errors.Is(err, syscall.ETIMEDOUT) && !errors.Is(err, syscall.EHOSTUNREACH) && !errors.Is(err, syscall.ENETUNREACH) {
+		l.set(func() { l.now.broke = ending(err) })
+		p := w.of(l.peer)
+		p.call, p.endedAt = "", now
+	}
+	w.look(now)
+}
+
 // suspectedBy is the neighbour that a verdict of this rank suspects, -1 if it suspects none:
 // then nothing is left to find out.
-func (c *Control) suspectedBy(v *Verdict) int {
+func (w *liveness) suspectedBy(v *Verdict) int {
 	rank := v.Rank
 	if rank < 0 && !v.Edge.IsZero() {
-		rank = v.Edge.From + v.Edge.To - c.rank
+		rank = v.Edge.From + v.Edge.To - w.own.rank
 	}
-	if v.Told || v.Confidence == Certain || rank < 0 || rank == c.rank || c.watch.of(rank) == nil {
+	if v.Told || v.Confidence == Certain || !w.own.isNeighbour(rank) {
 		return -1
 	}
 	return rank
 }
 
 // blame notes that an operation with a neighbour has failed: what the others see of it tells
-// why. Whoever was stopped itself blames nobody. It needs the lock.
-func (c *Control) blame(rank int, v *Verdict) {
-	if c.failure != nil || c.leaving {
+// why. Whoever was stopped itself blames nobody.
+func (w *liveness) blame(rank int, v *Verdict) {
+	if p := w.outcome.phase(); p.over() {
 		return
 	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	now := time.Now()
-	c.notice(now)
-	w := &c.watch
-	if w.slept.Slept > 0 && now.Sub(w.sleptAt) < c.pace.death {
-		c.fail(c.verdict(KindStopped, c.rank, "%s %s, and what it was in failed: %s: %s", c.name(c.rank), verdict.Stood(w.slept.Slept), v.Text, verdict.CureStood), nil)
+	w.notice(now)
+	if w.slept.Slept > 0 && now.Sub(w.sleptAt) < w.own.pace.death {
+		w.outcome.propose(w.own.verdict(KindStopped, w.own.rank, "%s %s, and what it was in failed: %s: %s", w.own.name(w.own.rank), verdict.Stood(w.slept.Slept), v.Text, verdict.CureStood), nil)
 		return
 	}
 	p := w.of(rank)
 	if p.fault != nil {
 		return
 	}
-	c.complete(v)
-	p.fault, p.faultAt, p.call = v, now, ""
-	c.look(now)
+	p.fault, p.faultAt, p.call = w.outcome.completed(v), now, ""
+	w.look(now)
+}
+
+// sleptLately is how long this process was stopped, and how long ago that ended, if that is
+// worth telling.
+func (w *liveness) sleptLately() (slept, ago time.Duration) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	now := time.Now()
+	w.notice(now)
+	if ago = now.Sub(w.sleptAt); w.slept.Slept > 0 && ago < w.own.pace.silence {
+		return w.slept.Slept, ago
+	}
+	return 0, 0
+}
+
+// catchUp looks at the clock: see notice.
+func (w *liveness) catchUp(now time.Time) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.notice(now)
+}
+
+// tick looks at the neighbours.
+func (w *liveness) tick(now time.Time) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.look(now)
 }

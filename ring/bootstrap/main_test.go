@@ -103,7 +103,7 @@ func (c *Control) Barrier(ctx context.Context) error {
 
 func (c *Control) SampleClock(ctx context.Context) (err error) {
 	for n := 0; n < clockBurst && err == nil; n++ {
-		err = c.sampleClock(ctx)
+		err = c.asks.sampleClock(ctx)
 	}
 	return err
 }
@@ -116,14 +116,14 @@ type greeting struct {
 
 // exchange runs Exchange and checks who the neighbours said they are.
 func exchange(ctx context.Context, c *Control) error {
-	fromLeft, fromRight, err := c.Exchange(ctx, greeting{c.rank, "left"}, greeting{c.rank, "right"})
+	fromLeft, fromRight, err := c.Exchange(ctx, greeting{c.own.rank, "left"}, greeting{c.own.rank, "right"})
 	if err != nil {
 		return err
 	}
-	wantLeft := fmt.Sprintf(`{"from":%d,"side":"right"}`, c.neighbour(left))
-	wantRight := fmt.Sprintf(`{"from":%d,"side":"left"}`, c.neighbour(right))
+	wantLeft := fmt.Sprintf(`{"from":%d,"side":"right"}`, c.own.neighbour(left))
+	wantRight := fmt.Sprintf(`{"from":%d,"side":"left"}`, c.own.neighbour(right))
 	if string(fromLeft) != wantLeft || string(fromRight) != wantRight {
-		return fmt.Errorf("rank %d got %s and %s, expected %s and %s", c.rank, fromLeft, fromRight, wantLeft, wantRight)
+		return fmt.Errorf("rank %d got %s and %s, expected %s and %s", c.own.rank, fromLeft, fromRight, wantLeft, wantRight)
 	}
 	return nil
 }

@@ -23,11 +23,11 @@ func verdicts(t *testing.T, world []*Control, words ...string) {
 	for i, err := range each(world, func(c *Control) error { return exchange(ctx, c) }) {
 		text := textOf(err)
 		if !errors.Is(err, usage.Err) || strings.Contains(text, "\n") {
-			t.Errorf("rank %d: %s: expected one line of usage", world[i].rank, text)
+			t.Errorf("rank %d: %s: expected one line of usage", world[i].own.rank, text)
 		}
 		for _, w := range words {
 			if !strings.Contains(text, w) {
-				t.Errorf("rank %d: %s: expected %q", world[i].rank, text, w)
+				t.Errorf("rank %d: %s: expected %q", world[i].own.rank, text, w)
 			}
 		}
 	}
@@ -112,7 +112,7 @@ func TestTwinOnOneAddress(t *testing.T) {
 
 func TestTwinOfARunningRing(t *testing.T) {
 	world := ring(t, 2, nil)
-	if _, err := Open(t.Context(), configFor(t, world[0].cfg.List, 1)); !errors.Is(err, usage.Err) {
+	if _, err := Open(t.Context(), configFor(t, world[0].own.cfg.List, 1)); !errors.Is(err, usage.Err) {
 		t.Errorf("the second: %v", err)
 	}
 	ctx := within(t)
@@ -180,7 +180,7 @@ func TestOtherRingsCall(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
 	defer cancel()
-	err := one.wait(ctx, "news", true, func() []int { return []int{0} })
+	err := one.waiter.wait(ctx, "news", true, func() []int { return []int{0} })
 	for _, want := range []string{"stranger at 127.0.0.1:", "speaks version", "list of 5 nodes", "entry 0 is a:1 there"} {
 		if !strings.Contains(textOf(err), want) {
 			t.Errorf("%v: expected %q", err, want)

@@ -52,27 +52,11 @@ func (s *status) who() identity { return identity{Host: s.Host, PID: s.PID} }
 // mostWaiting bounds the ranks that a status names.
 const mostWaiting = 1024
 
-func (c *Control) status(asked probe, by net.Addr) status {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	s := status{Rank: c.rank, Same: asked.Digest == c.digest, Itself: asked.Instance == c.self.Instance, State: "up", All: c.listensOnAll()}
-	if s.Same || s.Itself || isOwn(oob.AddrPort(by).Addr()) {
-		s.Host, s.PID, s.Size = c.self.Host, c.self.PID, c.size
-	}
-	if g := asked.Group; g != nil && c.group.Supersedes(g) {
-		s.Group = &c.group
-	}
-	if !s.Same {
-		return s
-	}
-	s.State, s.Waiting, s.Activity, s.For = c.state, c.waiting[:min(len(c.waiting), mostWaiting)], c.activity, time.Since(c.active)
-	if !c.sealed {
-		s.Counted = c.known()
-	}
-	if c.failure != nil {
-		s.Failure = brief(c.failure.Text)
-	}
-	return s
+// prober calls other ranks, and asks them how they are. It has no state.
+type prober struct {
+	own     *node
+	life    *lifetime
+	members *members
 }
 
 // probesAtOnce bounds the connections of one probe of the list.
@@ -99,55 +83,53 @@ func awake(ctx context.Context, d time.Duration) (context.Context, context.Cance
 	return ctx, cancel
 }
 
-// Probe asks every other rank how it is, all at once, and returns what it
+// probeAll asks every other rank how it is, all at once, and returns what it
 // learned, by rank. It takes at most a second of this process's time.
-func (c *Control) Probe(ctx context.Context) []PeerReport {
+func (p *prober) probeAll(ctx context.Context) []PeerReport {
 	ctx, cancel := awake(ctx, probeTimeout)
 	defer cancel()
-	reports := make([]PeerReport, c.size)
+	reports := make([]PeerReport, p.own.size)
 	slots := make(chan struct{}, probesAtOnce)
 	var probes sync.WaitGroup
 	for rank := range reports {
-		if rank == c.rank {
+		if rank == p.own.rank {
 			continue
 		}
 		slots <- struct{}{}
 		probes.Go(func() {
-			reports[rank] = c.ProbeRank(ctx, rank)
+			reports[rank] = p.probeRank(ctx, rank)
 			<-slots
 		})
 	}
 	probes.Wait()
-	return slices.Delete(reports, c.rank, c.rank+1)
+	return slices.Delete(reports, p.own.rank, p.own.rank+1)
 }
 
-// ProbeRank asks one rank how it is. It takes at most a second.
-func (c *Control) ProbeRank(ctx context.Context, rank int) PeerReport {
+// probeRank asks one rank how it is. It takes at most a second.
+func (p *prober) probeRank(ctx context.Context, rank int) PeerReport {
 	ctx, cancel := awake(ctx, probeTimeout)
 	defer cancel()
-	p := PeerReport{Rank: rank, Node: c.cfg.List[rank].String()}
-	s, err := c.probe(ctx, rank, c.at(rank), probe{})
+	r := PeerReport{Rank: rank, Node: p.own.cfg.List[rank].String()}
+	s, err := p.probe(ctx, rank, p.own.at(rank), probe{})
 	if err != nil {
 		if mute, ok := errors.AsType[*muteError](err); ok {
-			p.Mute, p.Took = true, mute.took
+			r.Mute, r.Took = true, mute.took
 		}
-		_, p.unasked = errors.AsType[*unaskedError](err)
-		p.State = err.Error()
-		c.mu.Lock()
-		who := c.members[rank]
-		c.mu.Unlock()
-		if stopped, _, _, pid := c.Process(rank); stopped {
-			p.State = fmt.Sprintf("stopped: its host shows process %d so (fg or kill -CONT goes on)", pid)
+		_, r.unasked = errors.AsType[*unaskedError](err)
+		r.State = err.Error()
+		who := p.members.of(rank)
+		if stopped, _, _, pid := p.members.process(rank); stopped {
+			r.State = fmt.Sprintf("stopped: its host shows process %d so (fg or kill -CONT goes on)", pid)
 		} else if errors.Is(err, errRefused) && who.PID != 0 {
-			p.State = fmt.Sprintf(notRunning+" (connection refused): it had come (%s), and has ended", who)
+			r.State = fmt.Sprintf(notRunning+" (connection refused): it had come (%s), and has ended", who)
 		}
-		return p
+		return r
 	}
-	p.Up, p.State = true, c.describe(rank, s)
+	r.Up, r.State = true, s.described(rank)
 	if s.Same && s.Rank == rank {
-		p.counted, p.waiting = s.Counted, s.Waiting
+		r.counted, r.waiting = s.Counted, s.Waiting
 	}
-	return p
+	return r
 }
 
 // muteError is that nothing came back in time.
@@ -166,7 +148,8 @@ var errRefused = errors.New(notRunning + " (connection refused)")
 // unaskedError is that this rank could not call, for want of descriptors or the like.
 type unaskedError struct{ error }
 
-func (c *Control) describe(rank int, s *status) string {
+// described says how a rank is that has answered.
+func (s *status) described(rank int) string {
 	switch {
 	case !s.Same:
 		return "up, but with another list: give all nodes the same --list" + everywhere(s.All)
@@ -176,32 +159,42 @@ func (c *Control) describe(rank int, s *status) string {
 		return "up, failed: " + s.Failure
 	case len(s.Waiting) > 0:
 		return fmt.Sprintf("up, waiting for %s (%s)", calls.Ranks(s.Waiting), s.State)
-	default:
-		return s.doing()
+	case s.Activity == "":
+		return "up (" + s.State + ")"
 	}
+	return fmt.Sprintf("up, %s for %s", s.Activity, calls.Ago(s.For))
+}
+
+// reach dials an address. The error says what happened instead.
+func (p *prober) reach(ctx context.Context, at netip.AddrPort) (net.Conn, error) {
+	start := time.Now()
+	conn, err := p.own.cfg.Dial(ctx, "tcp", at.String())
+	switch {
+	case err == nil:
+		return conn, nil
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return nil, errRefused
+	case errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, syscall.ETIMEDOUT) || ctx.Err() != nil:
+		return nil, &muteError{text: fmt.Sprintf("no answer in %s: host down, or a firewall", time.Since(start).Round(10*time.Millisecond))}
+	case errors.Is(err, syscall.ENETUNREACH), errors.Is(err, syscall.ENETDOWN):
+		return nil, &muteError{text: fmt.Sprintf("network is unreachable: this node has no route there (ip route get %s)", at.Addr())}
+	case errors.Is(err, syscall.EHOSTUNREACH):
+		return nil, &muteError{text: fmt.Sprintf("no route to host: nobody there answers ARP, or a router refuses (ip neigh show %s)", at.Addr())}
+	}
+	return nil, &unaskedError{err}
 }
 
 // probe asks one rank at an address. Without an answer, the error says what happened
 // instead; that of another version is an error, too.
-func (c *Control) probe(ctx context.Context, rank int, at netip.AddrPort, asked probe) (*status, error) {
-	asked.Digest = cmp.Or(asked.Digest, c.digest)
+func (p *prober) probe(ctx context.Context, rank int, at netip.AddrPort, asked probe) (*status, error) {
+	asked.Digest = cmp.Or(asked.Digest, p.own.digest)
 	start := time.Now()
-	conn, err := c.cfg.Dial(ctx, "tcp", at.String())
+	conn, err := p.reach(ctx, at)
 	if err != nil {
-		switch {
-		case errors.Is(err, syscall.ECONNREFUSED):
-			return nil, errRefused
-		case errors.Is(err, os.ErrDeadlineExceeded) || ctx.Err() != nil:
-			return nil, &muteError{text: fmt.Sprintf("no answer in %s: host down, or a firewall", time.Since(start).Round(10*time.Millisecond))}
-		case errors.Is(err, syscall.ENETUNREACH):
-			return nil, &muteError{text: fmt.Sprintf("network is unreachable: this node has no route there (ip route get %s)", at.Addr())}
-		case errors.Is(err, syscall.EHOSTUNREACH):
-			return nil, &muteError{text: fmt.Sprintf("no route to host: nobody there answers ARP, or a router refuses (ip neigh show %s)", at.Addr())}
-		}
-		return nil, &unaskedError{err}
+		return nil, err
 	}
 	defer func() { _ = conn.Close() }()
-	_, f, err := c.ask(ctx, conn, TypeProbe, rank, c.rank, asked)
+	_, f, err := p.ask(ctx, conn, TypeProbe, rank, p.own.rank, asked)
 	if err != nil && f != nil {
 		got, _ := oob.Decode[status](f)
 		return &got, err
@@ -226,4 +219,25 @@ func (c *Control) probe(ctx context.Context, rank int, at netip.AddrPort, asked 
 		return nil, err
 	}
 	return &got, nil
+}
+
+// follow asks ranks how they are, and then those that they wait for, and returns the
+// reports of those that wait for no other: at most four.
+func (p *prober) follow(ctx context.Context, from []int) (ends []PeerReport) {
+	const most = 4
+	asked := map[int]bool{p.own.rank: true}
+	for queue := slices.Clone(from); len(queue) > 0 && len(ends) < most; {
+		rank := queue[0]
+		queue = queue[1:]
+		if asked[rank] {
+			continue
+		}
+		asked[rank] = true
+		r := p.probeRank(ctx, rank)
+		more := slices.DeleteFunc(slices.Clone(r.waiting), func(r int) bool { return asked[r] || r < 0 || r >= p.own.size })
+		if queue = append(queue, more...); len(more) == 0 {
+			ends = append(ends, r)
+		}
+	}
+	return ends
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"time"
 
 	"ringcli/configs/usage"
@@ -57,29 +58,44 @@ func UnknownKind(kind string, known ...string) error {
 	return fmt.Errorf("a question of kind %q: this ringcli answers %s: install the same ringcli on both nodes", kind, strings.Join(known, ", "))
 }
 
-// Ask puts a question to the neighbour at a side, 0 for left and 1 for right,
-// which its Config.Answer answers, and returns the answer. It needs the exchange.
-// The error is an *AnswerError if the neighbour answered with one, the verdict if
-// the ring fails or the neighbour is gone, and wraps the context's. Any number of
-// goroutines may ask at once; the neighbour refuses what comes while it has 16
-// questions of this connection in hand.
-func (c *Control) Ask(ctx context.Context, side int, kind string, payload any) (json.RawMessage, error) {
+// asks are the questions between this rank and its neighbours.
+type asks struct {
+	own        *node
+	life       *lifetime
+	neighbours *neighbours
+	outcome    *outcome
+	failing    func() bool // the ring has failed, or is about to
+
+	mu      sync.Mutex                         // guards the following
+	asked   map[questionKey]chan reply         // own questions that wait for an answer
+	serving map[questionKey]context.CancelFunc // the neighbours' that are being answered
+	lastAsk uint64
+}
+
+// questionKey is a question of one end of a connection.
+type questionKey struct {
+	over *connection
+	id   uint64
+}
+
+// ask puts a question to a neighbour and returns the answer.
+func (a *asks) ask(ctx context.Context, side int, kind string, payload any) (json.RawMessage, error) {
 	data, err := measure(payload)
 	if err != nil {
 		return nil, fmt.Errorf("ask for %q: %w", kind, err)
 	}
-	r, err := c.inquire(ctx, side, question{Kind: kind, Payload: data})
+	r, err := a.inquire(ctx, side, question{Kind: kind, Payload: data})
 	switch {
 	case err != nil:
 		return nil, err
 	case r.Error != "":
-		return nil, &AnswerError{Rank: c.neighbour(side), Kind: kind, Text: r.Error}
+		return nil, &AnswerError{Rank: a.own.neighbour(side), Kind: kind, Text: r.Error}
 	}
 	return r.Payload, nil
 }
 
 // inquire sends a question to a side and waits for the reply.
-func (c *Control) inquire(ctx context.Context, side int, q question) (reply, error) {
+func (a *asks) inquire(ctx context.Context, side int, q question) (reply, error) {
 	if deadline, ok := ctx.Deadline(); ok {
 		// The neighbour's time ends a little sooner, so that it can say what it
 		// waited for in vain.
@@ -89,67 +105,59 @@ func (c *Control) inquire(ctx context.Context, side int, q question) (reply, err
 	if ctx.Err() != nil {
 		return reply{}, fmt.Errorf("ask for %q: %w", q.Kind, context.Cause(ctx))
 	}
-	c.mu.Lock()
-	l, err := c.reach(side)
+	l, err := a.reach(side)
 	if err != nil {
-		c.mu.Unlock()
 		return reply{}, fmt.Errorf("ask for %q: %w", q.Kind, err)
 	}
-	c.lastAsk++
-	q.ID = c.lastAsk
 	answer := make(chan reply, 1)
-	l.asked[q.ID] = answer
-	if q.Clock == nil {
-		c.send(l, TypeAsk, q)
-	} else {
-		c.sendStamped(l, TypeAsk, func(now int64) any { q.Clock.T1 = now; return q })
-	}
-	c.mu.Unlock()
+	a.mu.Lock()
+	a.lastAsk++
+	q.ID = a.lastAsk
+	key := questionKey{l, q.ID}
+	a.asked[key] = answer
+	a.mu.Unlock()
 	defer func() {
-		c.mu.Lock()
-		delete(l.asked, q.ID)
-		c.mu.Unlock()
+		a.mu.Lock()
+		delete(a.asked, key)
+		a.mu.Unlock()
 	}()
+	if q.Clock == nil {
+		l.send(TypeAsk, q)
+	} else {
+		l.sendStamped(TypeAsk, func(now int64) any { q.Clock.T1 = now; return q })
+	}
 	select {
 	case r := <-answer:
 		return r, nil
 	case <-l.live.Done():
 		return reply{}, context.Cause(l.live)
 	case <-ctx.Done():
-		c.mu.Lock()
-		c.send(l, TypeCancel, reply{ID: q.ID})
-		c.mu.Unlock()
-		return reply{}, fmt.Errorf("%s has not answered a question for %q: %w", c.name(l.peer), q.Kind, context.Cause(ctx))
+		l.send(TypeCancel, reply{ID: q.ID})
+		return reply{}, fmt.Errorf("%s has not answered a question for %q: %w", a.own.name(l.peer), q.Kind, context.Cause(ctx))
 	}
 }
 
-// reach returns the connection to a side if it can be asked something. It needs the
-// lock.
-func (c *Control) reach(side int) (*connection, error) {
-	switch {
+// reach returns the connection to a side if it can be asked something.
+func (a *asks) reach(side int) (*connection, error) {
+	switch phase := a.outcome.phase(); {
 	case side != left && side != right:
 		return nil, usage.Errorf("side %d: expected 0 for left or 1 for right", side)
-	case c.failure != nil:
-		return nil, c.failure
-	case c.closed || c.leaving:
+	case phase.failure != nil:
+		return nil, phase.failure
+	case phase.leaving:
 		return nil, ErrClosed
-	case !c.sealed:
+	case !phase.sealed:
 		return nil, errNotConnected
 	}
-	l := c.connections[side]
-	if !l.goodbye.IsZero() {
-		return nil, c.gone(l)
+	l := a.neighbours.at(side)
+	if !l.here() {
+		return nil, a.own.gone(l.peer)
 	}
 	return l, nil // if it has ended, the verdict is about to come
 }
 
 // errNotConnected is returned by whatever needs the exchange before it is over.
 var errNotConnected = errors.New("the control ring is not connected yet: exchange first")
-
-// gone is the verdict on a neighbour that said goodbye.
-func (c *Control) gone(l *connection) *Verdict {
-	return c.verdict(KindLeft, l.peer, "%s has left the ring: connect again without it, or start it again", c.name(l.peer))
-}
 
 // measure makes a caller's value JSON that fits a frame.
 func measure(v any) (json.RawMessage, error) {
@@ -160,34 +168,65 @@ func measure(v any) (json.RawMessage, error) {
 	return b, err
 }
 
+// maxUnread bounds the answers to a neighbour that asks and does not read: as much as all
+// questions that it may have in hand can be answered with.
+const maxUnread = maxServing * oob.MaxFrame
+
+// reply queues an answer. Its error ends the connection, after a verdict.
+func (a *asks) reply(l *connection, r reply, stamped bool) error {
+	const least = 512 // of memory
+	unread := 0
+	l.set(func() { l.unread += least + len(r.Payload) + len(r.Error); unread = l.unread })
+	if unread > maxUnread {
+		v := a.own.verdict(KindFailed, l.peer, "%s asks and does not read: %d MiB of answers to it wait to be sent: see what %s runs there, and whether all nodes have the same ringcli",
+			a.own.name(l.peer), maxUnread>>20, l.who.Host)
+		a.life.start(func() { a.outcome.fail(v, nil) })
+		return v
+	}
+	if stamped {
+		l.sendStamped(TypeAnswer, func(now int64) any { r.Clock.T3 = now; return r })
+	} else {
+		l.send(TypeAnswer, r)
+	}
+	return nil
+}
+
 // serve has a neighbour's question answered, on a goroutine of its own; the time
 // is told at once.
-func (c *Control) serve(l *connection, q question) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
+func (a *asks) serve(l *connection, q question) error {
 	if q.Clock != nil {
 		q.Clock.T2 = l.arrived
-		return c.reply(l, reply{ID: q.ID, Clock: q.Clock}, true)
+		return a.reply(l, reply{ID: q.ID, Clock: q.Clock}, true)
 	}
-	if c.failing() && c.leaving {
+	phase := a.outcome.phase()
+	if phase.leaving && a.failing() {
 		return nil // the asker hears why from the ring
 	}
-	_, twice := l.serving[q.ID]
+	key := questionKey{l, q.ID}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	busy := 0
+	for k := range a.serving {
+		if k.over == l {
+			busy++
+		}
+	}
+	_, twice := a.serving[key]
 	refusal := ""
 	switch {
 	case twice:
 		return fmt.Errorf("question %d of rank %d came twice", q.ID, l.peer)
-	case !l.used:
+	case !l.state().used:
 		refusal = errNotConnected.Error()
-	case c.cfg.Answer == nil:
+	case a.own.cfg.Answer == nil:
 		refusal = "it answers no questions"
-	case c.leaving:
+	case phase.leaving:
 		refusal = "it is leaving the ring"
-	case len(l.serving) >= maxServing:
-		refusal = fmt.Sprintf("it is busy with %d other questions: ask again when some are answered", len(l.serving))
+	case busy >= maxServing:
+		refusal = fmt.Sprintf("it is busy with %d other questions: ask again when some are answered", busy)
 	}
 	if refusal != "" {
-		return c.reply(l, reply{ID: q.ID, Error: refusal}, false)
+		return a.reply(l, reply{ID: q.ID, Error: refusal}, false)
 	}
 	var ctx context.Context
 	var cancel context.CancelFunc
@@ -196,11 +235,11 @@ func (c *Control) serve(l *connection, q question) error {
 	} else {
 		ctx, cancel = context.WithCancel(l.live)
 	}
-	l.serving[q.ID] = cancel
-	c.running.Go(func() {
+	a.serving[key] = cancel
+	a.life.start(func() {
 		defer cancel()
 		r := reply{ID: q.ID}
-		v, err := c.cfg.Answer(ctx, q.Kind, l.peer, l.side, q.Payload)
+		v, err := a.own.cfg.Answer(ctx, q.Kind, l.peer, l.side, q.Payload)
 		if err == nil {
 			r.Payload, err = measure(v)
 		}
@@ -210,36 +249,35 @@ func (c *Control) serve(l *connection, q question) error {
 				r.Error = "it failed and did not say why"
 			}
 		}
-		c.mu.Lock()
-		delete(l.serving, q.ID)
-		if l.live.Err() == nil { // else the asker hears why from the ring
-			if c.reply(l, r, false) != nil {
-				l.finish()
-			}
+		a.mu.Lock()
+		delete(a.serving, key)
+		a.mu.Unlock()
+		if l.live.Err() == nil && a.reply(l, r, false) != nil { // else the asker hears why from the ring
+			l.finish()
 		}
-		c.mu.Unlock()
 	})
 	return nil
 }
 
 // takeAnswer hands an answer to the goroutine that asked, if that one still waits.
-func (c *Control) takeAnswer(l *connection, r reply) {
+func (a *asks) takeAnswer(l *connection, r reply) {
 	if r.Clock != nil {
 		r.Clock.t4 = l.arrived
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if answer := l.asked[r.ID]; answer != nil {
-		delete(l.asked, r.ID) // an answer that comes twice must not block
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	key := questionKey{l, r.ID}
+	if answer := a.asked[key]; answer != nil {
+		delete(a.asked, key) // an answer that comes twice must not block
 		answer <- r
 	}
 }
 
 // takeCancel ends the context of an answer that nobody waits for any more.
-func (c *Control) takeCancel(l *connection, id uint64) {
-	c.mu.Lock()
-	cancel := l.serving[id]
-	c.mu.Unlock()
+func (a *asks) takeCancel(l *connection, id uint64) {
+	a.mu.Lock()
+	cancel := a.serving[questionKey{l, id}]
+	a.mu.Unlock()
 	if cancel != nil {
 		cancel()
 	}

@@ -55,7 +55,7 @@ func askEcho(ctx context.Context, c *Control, side int, text string) error {
 	if err := json.Unmarshal(raw, &got); err != nil {
 		return err
 	}
-	if want := (echo{Rank: c.neighbour(side), Side: 1 - side, From: c.rank, Text: text}); got != want {
+	if want := (echo{Rank: c.own.neighbour(side), Side: 1 - side, From: c.own.rank, Text: text}); got != want {
 		return fmt.Errorf("answer %+v: expected %+v", got, want)
 	}
 	return nil
@@ -236,9 +236,9 @@ func TestAskCancelled(t *testing.T) {
 		t.Error(err)
 	}
 	until(t, "the questions to be forgotten", func() bool {
-		world[0].mu.Lock()
-		defer world[0].mu.Unlock()
-		return len(world[0].connections[right].asked) == 0
+		world[0].asks.mu.Lock()
+		defer world[0].asks.mu.Unlock()
+		return len(world[0].asks.asked) == 0
 	})
 }
 
@@ -385,7 +385,7 @@ func TestAskStorm(t *testing.T) {
 						default:
 							errs[i] = errors.Join(errs[i], err)
 						}
-						if i == 1 && round == 15 && c.rank == 1 {
+						if i == 1 && round == 15 && c.own.rank == 1 {
 							switch end {
 							case "fail":
 								c.Fail(&Verdict{Kind: KindFailed, Rank: 1, By: 1, Text: "enough"})
@@ -415,10 +415,10 @@ func TestAskAndNotRead(t *testing.T) {
 	for _, kind := range []string{"clock", "echo"} {
 		c := openRank(t, configFor(t, freshNodes(t, 3), 0))
 		near, far := net.Pipe() // nothing is written before it is read
-		c.mu.Lock()
-		c.addConnection(left, near, identity{Instance: "x", Host: "far", PID: 5})
-		l := c.connections[left]
-		c.mu.Unlock()
+		c.neighbours.mu.Lock()
+		c.neighbours.add(left, near, identity{Instance: "x", Host: "far", PID: 5})
+		l := c.neighbours.at(left)
+		c.neighbours.mu.Unlock()
 		q := question{Kind: kind}
 		var v *Verdict
 		var err error
@@ -426,7 +426,7 @@ func TestAskAndNotRead(t *testing.T) {
 			if kind == "clock" {
 				q.Clock = new(reading) // which goes into the answer
 			}
-			err = c.serve(l, q)
+			err = c.asks.serve(l, q)
 		}
 		if !errors.As(err, &v) || v.Rank != l.peer || !strings.Contains(v.Text, "asks and does not read: 16 MiB") {
 			t.Errorf("%s: %v after %d questions: expected to give it up", kind, err, q.ID)

@@ -49,28 +49,26 @@ func TestANeighbourThatIsStartedAgain(t *testing.T) {
 		return dial(ctx, network, address)
 	}
 	old := openRank(t, cfg)
-	old.dialling.Do(func() { old.running.Go(old.dial) })
+	old.dialler.start()
 	caller := func() string {
-		one.mu.Lock()
-		defer one.mu.Unlock()
-		if l := one.connections[left]; l != nil {
+		if l := one.neighbours.at(left); l != nil {
 			return l.who.Instance
 		}
 		return ""
 	}
-	until(t, "the first call", func() bool { return caller() == old.self.Instance })
+	until(t, "the first call", func() bool { return caller() == old.own.self.Instance })
 
 	cfg = configFor(t, nodes, 0)
 	cfg.Bind = addrOf(hosts.Node{Host: strings.TrimSuffix(nodes[0].Host, ".1") + ".99", Port: defaultPort})
 	next := openRank(t, cfg)
-	next.dialling.Do(func() { next.running.Go(next.dial) })
+	next.dialler.start()
 	until(t, "the second call", func() bool {
-		one.mu.Lock()
-		defer one.mu.Unlock()
-		return one.came == 2
+		one.tally.mu.Lock()
+		defer one.tally.mu.Unlock()
+		return one.tally.came == 2
 	})
 	dies.cut()
-	until(t, "the place of the first", func() bool { return caller() == next.self.Instance || one.Failed() || next.Failed() })
+	until(t, "the place of the first", func() bool { return caller() == next.own.self.Instance || one.Failed() || next.Failed() })
 	if one.Failed() || next.Failed() {
 		t.Errorf("%v, %v: expected that one took the place of the other", one.Failure(), next.Failure())
 	}
@@ -82,10 +80,10 @@ func TestARingThatLostThePredecessor(t *testing.T) {
 	t.Parallel()
 	nodes := freshNodes(t, 3)
 	one := openRank(t, configFor(t, nodes, 1))
-	one.failFrom(one.verdict(KindLost, 0, "rank 0 was lost"), nil)
+	one.outcome.fail(one.own.verdict(KindLost, 0, "rank 0 was lost"), nil)
 	next := openRank(t, configFor(t, nodes, 0))
-	if err := next.call(); err == nil || next.Failed() {
+	if err := next.dialler.call(); err == nil || next.Failed() {
 		t.Errorf("%v, %v: expected to call again", err, next.Failure())
 	}
-	one.failFrom(one.verdict(KindMismatch, 2, "another list"), nil)
+	one.outcome.fail(one.own.verdict(KindMismatch, 2, "another list"), nil)
 }

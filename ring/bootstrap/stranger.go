@@ -17,18 +17,6 @@ import (
 	"ringcli/trace"
 )
 
-// isExpected tells whether a caller's address is of the host that the list has
-// for the left neighbour.
-func (c *Control) isExpected(caller net.Addr) bool {
-	return sameHost(oob.AddrPort(caller).Addr(), c.at(c.neighbour(left)).Addr(), isOwn)
-}
-
-// isListed tells whether a caller's address is of a host that the list has.
-func (c *Control) isListed(caller net.Addr) bool {
-	from, own := oob.AddrPort(caller).Addr(), ownAddrs()
-	return slices.ContainsFunc(*c.addrs.Load(), func(a netip.AddrPort) bool { return sameHost(from, a.Addr(), own) })
-}
-
 // sameHost tells whether two addresses are one, or both of this machine: whoever
 // calls a neighbour on the own machine may do so from any of its addresses.
 func sameHost(a, b netip.Addr, own func(netip.Addr) bool) bool {
@@ -64,13 +52,14 @@ func (e *strangerError) Error() string { return e.text }
 // strangersEvery is how often the trace speaks of strangers.
 const strangersEvery = time.Minute
 
-// passers are strangers, who are told of in the trace: the first at once, of the others each minute how
+// foreignPeers are strangers, who are told of in the trace: the first at once, of the others each minute how
 // many of which kind there were. They may come in thousands.
-type passers struct {
-	mu    sync.Mutex
-	timer *time.Timer // guarded by mu, as below; nil if none came for a minute
-	kinds []strangerKind
-	rest  int // of kinds beyond mostKinds
+type foreignPeers struct {
+	mu      sync.Mutex
+	timer   *time.Timer // guarded by mu, as below; nil if none came for a minute
+	kinds   []strangerKind
+	rest    int      // of kinds beyond mostKinds
+	remarks []string // on the last ones
 }
 
 type strangerKind struct {
@@ -81,8 +70,34 @@ type strangerKind struct {
 // mostKinds bounds the line.
 const mostKinds = 8
 
+// saw notes a caller that does not belong here. Bring-up goes on.
+func (s *foreignPeers) saw(conn net.Conn, listener net.Listener, what string) {
+	from := conn.RemoteAddr().String()
+	at := fmt.Sprintf("stranger at %s on port %s", from, listener.Addr())
+	what = brief(what)
+	host, _, _ := net.SplitHostPort(from)
+	s.note(at, strings.ReplaceAll(what, from, host)) // of all ports of a host, one kind
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	const most = 4
+	again := slices.IndexFunc(s.remarks, func(r string) bool { return strings.HasSuffix(r, ": "+what) })
+	if again >= 0 {
+		s.remarks = slices.Delete(s.remarks, again, again+1)
+	}
+	if s.remarks = append(s.remarks, at+": "+what); len(s.remarks) > most {
+		s.remarks = s.remarks[1:]
+	}
+}
+
+// remarked are the remarks on the last ones.
+func (s *foreignPeers) remarked() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.remarks)
+}
+
 // note notes one, or something else that may come as often.
-func (s *passers) note(at, what string) {
+func (s *foreignPeers) note(at, what string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.timer == nil {
@@ -102,7 +117,7 @@ func (s *passers) note(at, what string) {
 }
 
 // tell traces those that were noted; at last it ends that.
-func (s *passers) tell(last bool) {
+func (s *foreignPeers) tell(last bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.timer == nil {

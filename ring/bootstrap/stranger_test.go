@@ -33,11 +33,11 @@ func TestStrangersAreCountedByKind(t *testing.T) {
 	const callers = 5
 	for port := range callers {
 		conn := &fakeConn{from: fmt.Sprintf("10.0.0.3:%d", 1+port)}
-		c.stranger(conn, fmt.Sprintf("rank 0 at %s has another list", conn.RemoteAddr()))
+		c.greeter.stranger(conn, fmt.Sprintf("rank 0 at %s has another list", conn.RemoteAddr()))
 	}
-	c.strangers.mu.Lock()
-	defer c.strangers.mu.Unlock()
-	if kinds := c.strangers.kinds; len(kinds) != 1 || kinds[0].count != callers-1 || kinds[0].what != "rank 0 at 10.0.0.3 has another list" {
+	c.foreign.mu.Lock()
+	defer c.foreign.mu.Unlock()
+	if kinds := c.foreign.kinds; len(kinds) != 1 || kinds[0].count != callers-1 || kinds[0].what != "rank 0 at 10.0.0.3 has another list" {
 		t.Errorf("they are counted as %+v", kinds)
 	}
 }

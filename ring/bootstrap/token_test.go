@@ -61,7 +61,7 @@ func TestRingWithAToken(t *testing.T) {
 		}
 		return err
 	}))
-	for _, p := range world[0].Probe(within(t)) {
+	for _, p := range world[0].prober.probeAll(within(t)) {
 		if !p.Up || !strings.HasPrefix(p.State, "up (") {
 			t.Errorf("rank %d is %s", p.Rank, p.State)
 		}
@@ -85,7 +85,7 @@ func TestTokensDiffer(t *testing.T) {
 			defer cancel()
 			for rank, err := range each(world, func(c *Control) error { return exchange(ctx, c) }) {
 				text, other := textOf(err), world[1-rank]
-				if !errors.Is(err, usage.Err) || !strings.Contains(text, "rank") || !strings.Contains(text, other.cfg.List[1-rank].String()) || !strings.Contains(text, "token-file") {
+				if !errors.Is(err, usage.Err) || !strings.Contains(text, "rank") || !strings.Contains(text, other.own.cfg.List[1-rank].String()) || !strings.Contains(text, "token-file") {
 					t.Errorf("rank %d: %s", rank, text)
 				}
 				// The first to find out tells the other, whose own words may come too late.
@@ -131,9 +131,9 @@ func TestAnybodyRejects(t *testing.T) {
 		go func() { ended <- exchange(within(t), zero) }()
 		noErrors(t, []error{<-rejected})
 		until(t, "the rejection is noted", func() bool {
-			zero.mu.Lock()
-			defer zero.mu.Unlock()
-			return zero.untrusted && zero.failure == nil
+			zero.tally.mu.Lock()
+			defer zero.tally.mu.Unlock()
+			return zero.tally.untrusted && !zero.Failed()
 		})
 		noErrors(t, []error{exchange(within(t), openRank(t, cfg[1])), <-ended})
 	}
@@ -171,7 +171,7 @@ func TestCraftedHello(t *testing.T) {
 		t.Run("token "+secret, func(t *testing.T) {
 			t.Parallel()
 			world := withTokens(t, secret, secret)
-			nodes, digest := world[0].cfg.List, world[0].digest
+			nodes, digest := world[0].own.cfg.List, world[0].own.digest
 			crafted := []*oob.Frame{
 				{Version: 99, Type: TypeHello, Sender: 0, Receiver: 1, Payload: []byte(`{"instance":"it"}`)},
 				{Version: oob.Version, Type: TypeHello, Sender: 0, Receiver: 1, Payload: []byte(`{"instance":"it","size":5,"digest":"x"}`)},
@@ -205,8 +205,8 @@ func TestProbeTellsStrangersNothing(t *testing.T) {
 		world := withTokens(t, secret, secret)
 		c := world[1]
 		c.SetActivity("at work on the budget")
-		answer := callAs(t, c.cfg.List[1], &oob.Frame{Version: oob.Version, Type: TypeProbe, Sender: 0, Receiver: 1, Payload: []byte(`{"digest":"x"}`)})
-		for _, telling := range []string{c.digest, c.self.Instance, "budget", c.cfg.List[0].String()} {
+		answer := callAs(t, c.own.cfg.List[1], &oob.Frame{Version: oob.Version, Type: TypeProbe, Sender: 0, Receiver: 1, Payload: []byte(`{"digest":"x"}`)})
+		for _, telling := range []string{c.own.digest, c.own.self.Instance, "budget", c.own.cfg.List[0].String()} {
 			if strings.Contains(string(answer.Payload), telling) {
 				t.Errorf("token %q: a stranger is told %q: %s", secret, telling, answer.Payload)
 			}

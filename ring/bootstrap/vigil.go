@@ -12,7 +12,7 @@ import (
 // Vigil watches the process of rank 0 while no ring does: between two rings, and before the
 // first. One goroutine at a time uses it.
 type Vigil struct {
-	c      *Control // which asks, also when it is closed
+	prober *prober  // which asks, also when its Control is closed
 	who    identity // zero before the ranks have met: the process may not have been started
 	looked time.Time
 	amiss  bool          // at the last look
@@ -35,32 +35,32 @@ func (v *Vigil) Missing(ctx context.Context) *Verdict {
 	if v == nil {
 		return nil
 	}
-	c, near, now := v.c, v.who.near(&v.c.self), time.Now()
+	own, near, now := v.prober.own, v.who.near(&v.prober.own.self), time.Now()
 	gone, stopped := false, false
 	if near {
 		gone, stopped = v.shown()
 	}
 	p := PeerReport{Mute: true, Took: true}
 	if !gone && !stopped {
-		p = c.ProbeRank(ctx, 0)
+		p = v.prober.probeRank(ctx, 0)
 	}
 	if ctx.Err() != nil || p.unasked {
 		return nil
 	}
 	v.count(p, now)
-	bound := c.pace.silence
+	bound := own.pace.silence
 	if !stopped && (near || v.who.PID == 0) { // a process that waits for a CPU is slow
 		bound *= slowness
 	}
 	switch {
 	case gone:
-		return c.verdict(KindLost, 0, "%s has ended: process %d of its host is gone", c.name(0), v.who.PID)
+		return own.verdict(KindLost, 0, "%s has ended: process %d of its host is gone", own.name(0), v.who.PID)
 	case stopped && v.mute > bound:
-		return c.verdict(KindStopped, 0, "%s is stopped: its host has shown process %d so for %s: %s", c.name(0), v.who.PID, calls.Ago(v.mute), verdict.CureStopped)
+		return own.verdict(KindStopped, 0, "%s is stopped: its host has shown process %d so for %s: %s", own.name(0), v.who.PID, calls.Ago(v.mute), verdict.CureStopped)
 	case v.mute > bound:
-		return c.suspected(KindSilent, "%s stands still: its host takes calls, and its process has answered none for %s: %s", c.name(0), calls.Ago(v.mute), verdict.CureStopped)
+		return own.suspected(KindSilent, 0, "%s stands still: its host takes calls, and its process has answered none for %s: %s", own.name(0), calls.Ago(v.mute), verdict.CureStopped)
 	case v.absent > absence && !near && v.who.PID != 0:
-		return c.suspected(KindLost, "%s has ended, or its host is gone: nobody has answered there for %s (%s)", c.name(0), calls.Ago(v.absent), p.State)
+		return own.suspected(KindLost, 0, "%s has ended, or its host is gone: nobody has answered there for %s (%s)", own.name(0), calls.Ago(v.absent), p.State)
 	}
 	return nil
 }
@@ -68,8 +68,8 @@ func (v *Vigil) Missing(ctx context.Context) *Verdict {
 // shown is what the host that both processes are on shows of the watched one.
 func (v *Vigil) shown() (gone, stopped bool) {
 	s, ok := kernel.Read(v.who.PID)
-	gone = !ok || s.Start != v.who.Process.Start || s.State == 'Z' || s.State == 'X'
-	return gone, !gone && (s.State == 'T' || s.State == 't')
+	gone = !ok || v.who.Process.IsGone(s)
+	return gone, !gone && s.IsStopped()
 }
 
 // count adds the time since the last look to what the process is missing for.
@@ -89,11 +89,4 @@ func (v *Vigil) count(p PeerReport, now time.Time) {
 	default: // its host says that nobody listens there
 		v.mute, v.absent = 0, v.absent+passed
 	}
-}
-
-// suspected is a verdict on rank 0 that is not certain.
-func (c *Control) suspected(kind Kind, format string, args ...any) *Verdict {
-	v := c.verdict(kind, 0, format, args...)
-	v.Confidence = Suspect
-	return v
 }

@@ -15,7 +15,7 @@ func vigilOver(t *testing.T, dial func() (net.Conn, error)) *Vigil {
 	nodes := freshNodes(t, 2)
 	cfg := configFor(t, nodes, 1)
 	cfg.Dial = func(context.Context, string, string) (net.Conn, error) { return dial() }
-	return &Vigil{c: openRank(t, cfg), who: identity{Host: "elsewhere", PID: 1, Process: &kernel.Key{Machine: "elsewhere"}}}
+	return &Vigil{prober: openRank(t, cfg).prober, who: identity{Host: "elsewhere", PID: 1, Process: &kernel.Key{Machine: "elsewhere"}}}
 }
 
 // stands is a connection that a host has taken whose process does nothing.

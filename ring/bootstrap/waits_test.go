@@ -28,7 +28,7 @@ func TestWaits(t *testing.T) {
 		defer cancel(interrupted)
 		var why string
 		for deadline := time.Now().Add(patience); !strings.Contains(why, "idle") && time.Now().Before(deadline); {
-			if w, ok := waits.Now(); ok && w.String() == "rank 2 ("+world[0].cfg.List[2].String()+") to run tea" {
+			if w, ok := waits.Now(); ok && w.String() == "rank 2 ("+world[0].own.cfg.List[2].String()+") to run tea" {
 				why = w.Why(ctx)
 			}
 		}
@@ -37,7 +37,7 @@ func TestWaits(t *testing.T) {
 		}
 	}()
 	errs := each(world, func(c *Control) error {
-		if c.rank == 2 {
+		if c.own.rank == 2 {
 			return interrupted
 		}
 		_, err := c.Gather(ctx, Purpose{What: "gather", Do: "run tea"}, nil)

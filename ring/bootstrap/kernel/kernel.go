@@ -97,6 +97,13 @@ type Stat struct {
 	CPU, Start uint64 // time used, and start, in ticks
 }
 
+// IsStopped tells whether a process is stopped by a signal or a debugger.
+func (s Stat) IsStopped() bool { return s.State == 'T' || s.State == 't' }
+
+// IsGone tells whether what is said of the process's PID is said of a dead process, or of
+// another one.
+func (k *Key) IsGone(s Stat) bool { return s.Start != k.Start || s.State == 'Z' || s.State == 'X' }
+
 // Runnable tells whether a thread of a process has a CPU or waits for one.
 func Runnable(pid int) bool {
 	threads, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid)) // the pattern is well formed

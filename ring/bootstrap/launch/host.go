@@ -36,9 +36,6 @@ type host struct {
 	changed chan struct{} // has room for one: something above has changed
 }
 
-func (h *host) Rank() int { return 0 }
-func (h *host) Size() int { return h.size }
-
 // listen takes the first of the ports that is free.
 func (m meeting) listen(ctx context.Context) (Launcher, error) {
 	var err error

@@ -67,6 +67,9 @@ type greeting struct {
 	Token bool   `json:"token"`
 }
 
+func (m meeting) Rank() int { return m.rank }
+func (m meeting) Size() int { return m.size }
+
 func meet(ctx context.Context, m meeting) (Launcher, error) {
 	if m.taken {
 		m.port++
@@ -83,9 +86,6 @@ type guest struct {
 	*oob.Conn
 	at string // of rank 0
 }
-
-func (g *guest) Rank() int { return g.rank }
-func (g *guest) Size() int { return g.size }
 
 func (g *guest) Close() error {
 	g.Conn.Close()
