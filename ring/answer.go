@@ -1,7 +1,6 @@
 package ring
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -26,7 +25,7 @@ func answerers() map[string]func(q *question, ctx context.Context) (any, error) 
 	return map[string]func(q *question, ctx context.Context) (any, error){
 		askAwaitRTR:       (*question).awaitRTR,
 		askConnectionData: (*question).connectionData,
-		askRunID:          func(q *question, ctx context.Context) (any, error) { return q.r.RunID(ctx) },
+		askRunID:          func(q *question, ctx context.Context) (any, error) { return q.r.control.RunID(ctx) },
 		askEnd:            (*question).end,
 		askFarEnd:         (*question).farEnd,
 		askTests:          (*question).tests,
@@ -45,16 +44,18 @@ const (
 	askRunID          = "run-id"
 )
 
-// answer is the control ring's way to the answerers.
-func (r *Ring) answer(ctx context.Context, kind string, _ int, side int, payload json.RawMessage) (any, error) {
+// answers are the control ring's way to the answerers.
+type answers struct{ r *Ring }
+
+func (a *answers) answer(ctx context.Context, kind string, _ int, side int, payload json.RawMessage) (any, error) {
 	all := answerers()
 	f := all[kind]
 	if f == nil {
 		return nil, bootstrap.UnknownKind(kind, slices.Sorted(maps.Keys(all))...)
 	}
-	ctx, cancel := r.whileAlive(ctx)
+	ctx, cancel := a.r.control.whileAlive(ctx)
 	defer cancel()
-	return f(&question{r, Side(side), payload}, ctx)
+	return f(&question{a.r, Side(side), payload}, ctx)
 }
 
 // read reads what was asked.
@@ -82,31 +83,13 @@ func (q *question) connectionData(ctx context.Context) (any, error) {
 			return nil, err
 		}
 	}
-	q.r.mu.Lock()
-	e := q.r.edges[q.side]
-	q.r.mu.Unlock()
+	q.r.table.mu.Lock()
+	e := q.r.table.edges[q.side]
+	q.r.table.mu.Unlock()
 	if e == nil { // the ring was closed meanwhile
 		return nil, q.notReady()
 	}
 	return e.offer(), nil
-}
-
-// awaitedFor is what a neighbour is to do before it answers a question.
-var awaitedFor = map[string]string{askAwaitRTR: "take the step rtr", askConnectionData: "take the step init"}
-
-// ask asks the neighbour at a side. It waits until ctx ends.
-func ask[T any](ctx context.Context, r *Ring, side Side, kind string, payload any) (answer T, err error) {
-	raw, err := controlled(ctx, r, func(ctx context.Context, c *bootstrap.Control) (json.RawMessage, error) {
-		defer c.Begin(ctx, cmp.Or(awaitedFor[kind], "answer"), r.neighbour(side))()
-		return c.Ask(ctx, int(side), kind, payload)
-	})
-	if err != nil || len(raw) == 0 {
-		return answer, err
-	}
-	if err := json.Unmarshal(raw, &answer); err != nil {
-		return answer, fmt.Errorf("the answer of %s to %q makes no sense: %w", r.NodeName(r.neighbour(side)), kind, err)
-	}
-	return answer, nil
 }
 
 // awaitTick is the pause between two looks at a queue pair for what was changed
@@ -117,7 +100,7 @@ const awaitTick = 5 * time.Millisecond
 func (q *question) awaitEdge(ctx context.Context, from, to State) error {
 	r, side := q.r, q.side
 	return q.await(ctx, func() bool {
-		s := r.standing([]Side{side}).State
+		s := r.table.standing([]Side{side}).State
 		return s >= from && s <= to
 	}, q.notReady)
 }
@@ -126,9 +109,9 @@ func (q *question) awaitEdge(ctx context.Context, from, to State) error {
 func (q *question) awaitDevice(ctx context.Context, hostLocal bool) error {
 	r, side := q.r, q.side
 	device := func() (name string, local bool) {
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		if e := r.edges[side]; e != nil {
+		r.table.mu.Lock()
+		defer r.table.mu.Unlock()
+		if e := r.table.edges[side]; e != nil {
 			return e.device.Name, e.device.Attr.HostLocal
 		}
 		return "no device", false
@@ -152,9 +135,9 @@ func (q *question) await(ctx context.Context, holds func() bool, missing func() 
 	tick := time.NewTicker(awaitTick)
 	defer tick.Stop()
 	for {
-		r.mu.Lock()
-		stepped, failure := r.stepped, r.err
-		r.mu.Unlock()
+		r.table.mu.Lock()
+		stepped, failure := r.table.stepped, r.table.err
+		r.table.mu.Unlock()
 		if failure != nil {
 			return failure
 		}
@@ -173,18 +156,18 @@ func (q *question) await(ctx context.Context, holds func() bool, missing func() 
 // notReady says why the queue pair cannot be used, to the neighbour, and what to do here.
 func (q *question) notReady() error {
 	r, side := q.r, q.side
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	e := r.edges[side]
-	if r.err != nil {
-		return r.err
+	r.table.mu.Lock()
+	defer r.table.mu.Unlock()
+	e := r.table.edges[side]
+	if r.table.err != nil {
+		return r.table.err
 	}
 	if e == nil {
 		fix := ""
-		if r.state <= StateOpened {
-			fix = "; run " + steps.Names[r.state+1] + " there"
+		if r.table.state <= StateOpened {
+			fix = "; run " + steps.Names[r.table.state+1] + " there"
 		}
-		return fmt.Errorf("%s has no queue pair, its ring is %s%s", r.NodeName(r.rank), r.state, fix)
+		return fmt.Errorf("%s has no queue pair, its ring is %s%s", r.NodeName(r.rank), r.table.state, fix)
 	}
 	attr, _, err := e.QP.Query()
 	if err != nil {
@@ -201,43 +184,20 @@ func (s *signal) notify() {
 	*s = make(chan struct{})
 }
 
-// RunID returns what tells this bring-up of the ring from any other, the same on
-// all ranks, after Exchange. Rank 0 has made it up; others ask to the left, once.
-func (r *Ring) RunID(ctx context.Context) (string, error) {
-	ctx, cancel := context.WithTimeout(ctx, r.Timeout())
-	defer cancel()
-	// One asks for all: in a long ring each rank would pass on as many questions as
-	// there are ranks to its right.
-	select {
-	case r.asking <- struct{}{}:
-		defer func() { <-r.asking }()
-	case <-ctx.Done():
-		return "", fmt.Errorf("the run's id: %w", context.Cause(ctx))
-	}
-	if r.runID == "" {
-		id, err := ask[string](ctx, r, Left, askRunID, nil)
-		if err != nil {
-			return "", fmt.Errorf("the run's id: %w", err)
-		}
-		r.runID = id
-	}
-	return r.runID, nil
-}
-
 // AwaitNeighbours returns when the queue pairs of both neighbours that face this
 // rank can receive: what is sent before is lost, and may be sent once too often.
 func (r *Ring) AwaitNeighbours(ctx context.Context) error {
 	const name = "wait for the neighbours"
 	check := func() error {
-		if s := r.standing(bothSides); s.State < StateExchanged || s.State > StateReady {
+		if s := r.table.standing(bothSides); s.State < StateExchanged || s.State > StateReady {
 			return stepError(name, s, StateRTR)
 		}
 		return nil
 	}
-	return r.between(name, check).take(ctx, func(ctx context.Context, _ Token) error {
+	return between(r, name, check).take(ctx, func(ctx context.Context, _ Token) error {
 		ctx, cancel := context.WithTimeout(ctx, r.Timeout())
 		defer cancel()
-		_, err := askBoth[any](ctx, r, askAwaitRTR)
+		_, err := askBoth[any](ctx, r.control, askAwaitRTR)
 		return err
 	})
 }
@@ -245,25 +205,4 @@ func (r *Ring) AwaitNeighbours(ctx context.Context) error {
 // dataRequest asks for the data of an end on a device of a kind.
 type dataRequest struct {
 	HostLocal bool `json:"host_local"`
-}
-
-// askBoth asks both neighbours at once. One error is enough.
-func askBoth[T any](ctx context.Context, r *Ring, kind string) (answers [2]T, err error) {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	errs := make(chan error, len(answers))
-	for side := range answers {
-		go func() {
-			var err error
-			answers[side], err = ask[T](ctx, r, Side(side), kind, nil)
-			errs <- err
-		}()
-	}
-	for range answers {
-		if e := <-errs; e != nil && err == nil {
-			err = e
-			cancel()
-		}
-	}
-	return answers, err
 }

@@ -1,8 +1,6 @@
 package ring
 
 import (
-	"slices"
-
 	"ringcli/configs/usage"
 	"ringcli/ring/device"
 	"ringcli/verbs"
@@ -39,25 +37,11 @@ func enough(name string, d verbs.DeviceAttr, n, channels int) error {
 }
 
 // Devices returns the devices that the edges use, after Open.
-func (r *Ring) Devices() []*Device {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return slices.Clone(r.devices.list)
-}
+func (r *Ring) Devices() []*Device { return r.devices.all() }
 
 // DeviceTo returns the device that an edge uses, or will use, and why,
 // after Open; nil before, and for an edge that is not there.
-func (r *Ring) DeviceTo(id EdgeID) (d *Device, why string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if id >= 0 && !id.IsMesh() && r.Edge(id) == nil {
-		return r.chosen[id.First()].device, r.chosen[id.First()].why
-	}
-	if e := r.Edge(id); e != nil {
-		return e.device, e.why
-	}
-	return nil, ""
-}
+func (r *Ring) DeviceTo(id EdgeID) (d *Device, why string) { return r.devices.to(id) }
 
 // edgeDevice is the device to a neighbour, and why that one.
 type edgeDevice struct {

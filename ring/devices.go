@@ -1,7 +1,6 @@
 package ring
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -32,6 +31,28 @@ type devices struct {
 	memory device.Memory // registered on each of them; its lock is taken before the ring's mu
 }
 
+// all returns those that are open.
+func (ds *devices) all() []*Device {
+	ds.r.table.mu.Lock()
+	defer ds.r.table.mu.Unlock()
+	return slices.Clone(ds.list)
+}
+
+// to returns the device that an edge uses, or will use, and why; nil if there is none.
+func (ds *devices) to(id EdgeID) (d *Device, why string) {
+	t := ds.r.table
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	e := t.edge(id)
+	switch {
+	case e != nil:
+		return e.device, e.why
+	case id >= 0 && !id.IsMesh():
+		return t.chosen[id.First()].device, t.chosen[id.First()].why
+	}
+	return nil, ""
+}
+
 // on returns the open device of a kind, or opens it, for the edges to some
 // ranks.
 func (ds *devices) on(local bool, peers ...int) (*Device, error) {
@@ -44,7 +65,7 @@ func (ds *devices) on(local bool, peers ...int) (*Device, error) {
 	if p := locality.SharedMemory(); local && p != nil && name == route.Auto {
 		name = p.Name()
 	}
-	from, why, err := route.Device(name, ds.r.local)
+	from, why, err := route.Device(name, ds.r.host.local)
 	if err != nil {
 		return nil, usage.If(err, verbs.ErrNoDevice, verbs.ErrInvalid)
 	}
@@ -70,7 +91,7 @@ func (ds *devices) rail(first edgeDevice, channel int) (edgeDevice, error) {
 			return edgeDevice{d, why}, nil
 		}
 	}
-	from, _, err := route.Device(names[place], ds.r.local)
+	from, _, err := route.Device(names[place], ds.r.host.local)
 	if err != nil {
 		return edgeDevice{}, usage.If(err, verbs.ErrNoDevice, verbs.ErrInvalid)
 	}
@@ -106,11 +127,11 @@ func (ds *devices) open(from verbs.Device, why string, rail int, peers []int) (d
 func (ds *devices) setUp(d *Device, from verbs.Device, peers []int) error {
 	r := ds.r
 	o := verbs.OpenOptions{
-		LocalAddr: r.local, UDPPort: r.opts.UDPPort, OnEvent: func(e verbs.AsyncEvent) { ds.event(d.Name, e) },
+		LocalAddr: r.host.local, UDPPort: r.opts.UDPPort, OnEvent: func(e verbs.AsyncEvent) { ds.event(d.Name, e) },
 	}
 	if d.Rail > 0 {
 		var err error
-		if o.LocalAddr, err = route.Beside(from, r.opts.Port, r.local); err != nil {
+		if o.LocalAddr, err = route.Beside(from, r.opts.Port, r.host.local); err != nil {
 			return usage.If(err, verbs.ErrInvalid)
 		}
 		o.UDPPort, o.OwnPort = 0, slices.ContainsFunc(ds.list, func(other *Device) bool { return other.Name == d.Name })
@@ -118,7 +139,7 @@ func (ds *devices) setUp(d *Device, from verbs.Device, peers []int) error {
 	want := route.Want{Index: r.opts.GIDIndex, Local: o.LocalAddr}
 	for _, peer := range peers {
 		if peer != r.rank {
-			want.Peers = append(want.Peers, r.addrs[peer].Addr())
+			want.Peers = append(want.Peers, r.host.addrs[peer].Addr())
 		}
 	}
 	if err := d.Open(from, o, r.opts.Port, want); err != nil {
@@ -137,7 +158,7 @@ func (ds *devices) setUp(d *Device, from verbs.Device, peers []int) error {
 func (ds *devices) include(d *Device) error {
 	ds.memory.Lock()
 	defer ds.memory.Unlock()
-	if f := ds.r.faults.Load(); f != nil {
+	if f := ds.r.faults.current.Load(); f != nil {
 		if err := f.Into(d); err != nil {
 			return err
 		}
@@ -154,8 +175,8 @@ func (ds *devices) include(d *Device) error {
 	if err := ds.memory.Include(d); err != nil {
 		return err
 	}
-	ds.r.mu.Lock()
-	defer ds.r.mu.Unlock()
+	ds.r.table.mu.Lock()
+	defer ds.r.table.mu.Unlock()
 	ds.list = append(ds.list, d)
 	return nil
 }
@@ -164,7 +185,7 @@ func (ds *devices) include(d *Device) error {
 func (ds *devices) exclude(d *Device) error {
 	ds.memory.Lock()
 	defer ds.memory.Unlock()
-	ds.r.change(func() {
+	ds.r.table.change(func() {
 		ds.list = slices.DeleteFunc(slices.Clone(ds.list), func(other *Device) bool { return other == d })
 	})
 	return errors.Join(ds.memory.Exclude(d), d.Close())
@@ -181,7 +202,7 @@ func (ds *devices) openExpected() error {
 	var network []int
 	for side := range expected {
 		c, peer := &expected[side], r.neighbour(Side(side))
-		c.HostLocal = own.AskedHostLocal || own.Auto() && own.NoSHM == "" && locality.IsLocal(r.addrs[peer].Addr())
+		c.HostLocal = own.AskedHostLocal || own.Auto() && own.NoSHM == "" && locality.IsLocal(r.host.addrs[peer].Addr())
 		switch {
 		case own.AskedHostLocal || !own.Auto():
 			c.Why = own.Asked + " was asked for"
@@ -209,16 +230,16 @@ func (ds *devices) openExpected() error {
 			}
 		}
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.chosen = chosen
+	r.table.mu.Lock()
+	defer r.table.mu.Unlock()
+	r.table.chosen = chosen
 	return nil
 }
 
 func (ds *devices) closeUnused() error {
 	var errs []error
 	for _, d := range slices.Clone(ds.list) {
-		if !slices.ContainsFunc(ds.r.queuePairs(), func(e *Edge) bool { return e.device == d }) {
+		if !slices.ContainsFunc(ds.r.table.queuePairs(), func(e *Edge) bool { return e.device == d }) {
 			errs = append(errs, ds.exclude(d))
 		}
 	}
@@ -264,32 +285,11 @@ func (ds *devices) event(device string, e verbs.AsyncEvent) {
 	ds.failing.Go(func() { r.Fail(err) })
 }
 
-// NewWaiter returns a waiter on the CQ, of the policy in Options. With several
-// devices there is no one channel to block on, and it sleeps instead.
-func (r *Ring) NewWaiter() verbs.Waiter {
-	w := verbs.Waiter{Policy: r.opts.Wait, Affinity: r.Affinity()}
-	var used []*Device
-	for _, e := range r.queuePairs() {
-		if !slices.Contains(used, e.device) {
-			used = append(used, e.device)
-		}
-	}
-	if len(used) == 1 {
-		w.CQ, w.Channel = used[0].CQ, used[0].Channel
-	}
-	for i, d := range used {
-		if i == 0 || d.Attr.MaxSpins < w.MaxSpins {
-			w.MaxSpins = d.Attr.MaxSpins
-		}
-	}
-	return w
-}
-
 // noted takes note of completions that were polled. It allocates nothing.
 func noted(r *Ring, wc []verbs.Completion) {
 	for i := range wc {
 		if !r.Edge(EdgeID(wc[i].ID >> 48)).noted(&wc[i]) { // its ID is of another making
-			_ = r.edges[Left].noted(&wc[i]) || r.edges[Right].noted(&wc[i])
+			_ = r.table.edges[Left].noted(&wc[i]) || r.table.edges[Right].noted(&wc[i])
 		}
 	}
 }
@@ -329,16 +329,4 @@ func (ds *devices) chosen(c locality.Choice, peers ...int) (edgeDevice, error) {
 		return edgeDevice{}, fmt.Errorf("%s: %w", c.Why, err)
 	}
 	return edgeDevice{d, d.Because(c.Why)}, nil
-}
-
-// DeviceBeside returns the device for queue pairs to some ranks that are no edges, as both ends
-// chose it.
-func (r *Ring) DeviceBeside(ctx context.Context, c locality.Choice, peers ...int) (*Device, error) {
-	t, err := r.Hold(ctx)
-	if err != nil {
-		return nil, err
-	}
-	defer t.Release()
-	on, err := r.devices.chosen(c, peers...)
-	return on.device, err
 }

@@ -69,9 +69,9 @@ type mesh struct {
 // come within Options.Timeout is named with what it does. Without Options.ByHand
 // any error fails the ring.
 func (r *Ring) Mesh(ctx context.Context, purpose Purpose, peers []int) ([]*Edge, error) {
-	r.mu.Lock()
-	known, failure := r.mesh.made[purpose], r.err
-	r.mu.Unlock()
+	r.table.mu.Lock()
+	known, failure := r.table.mesh.made[purpose], r.table.err
+	r.table.mu.Unlock()
 	switch {
 	case failure != nil:
 		return nil, failure
@@ -81,15 +81,15 @@ func (r *Ring) Mesh(ctx context.Context, purpose Purpose, peers []int) ([]*Edge,
 		return known.edges, nil
 	}
 	m := &meshCall{r: r, purpose: purpose, peers: peers}
-	err := r.between(meshText(purpose), r.Usable).take(ctx, m.run)
+	err := between(r, meshText(purpose), r.Usable).take(ctx, m.run)
 	return m.edges, err
 }
 
 // MeshEdges returns the edges that Mesh made, by ID.
 func (r *Ring) MeshEdges() []*Edge {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return slices.Clone(r.mesh.list)
+	r.table.mu.Lock()
+	defer r.table.mu.Unlock()
+	return slices.Clone(r.table.mesh.list)
 }
 
 // meshEdges are the edges beside the ring's two. They are changed with the token and the
@@ -156,14 +156,14 @@ func (m *meshCall) run(ctx context.Context, _ Token) (err error) {
 		}
 	}
 	for _, peer := range m.peers {
-		m.edges = append(m.edges, r.mesh.to(peer))
+		m.edges = append(m.edges, r.table.mesh.to(peer))
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.mesh.made == nil {
-		r.mesh.made = make(map[Purpose]*mesh)
+	r.table.mu.Lock()
+	defer r.table.mu.Unlock()
+	if r.table.mesh.made == nil {
+		r.table.mesh.made = make(map[Purpose]*mesh)
 	}
-	r.mesh.made[m.purpose] = &mesh{slices.Clone(m.peers), m.edges}
+	r.table.mesh.made[m.purpose] = &mesh{slices.Clone(m.peers), m.edges}
 	trace.Debug(trace.Ring, "mesh", slog.String("purpose", m.purpose.What), slog.Any("peers", m.peers), slog.Int("edges_made", len(m.made)))
 	return nil
 }
@@ -174,7 +174,7 @@ func (m *meshCall) tabled(err error) error {
 	if m.purpose.Call == 0 || !usage.Is(err) || m.r.Failed() {
 		return err
 	}
-	table := m.r.Disagreement(m.purpose.Call, nil, "")
+	table := m.r.stalls.Disagreement(m.purpose.Call, nil, "")
 	if d, ok := errors.AsType[*DisagreementError](table); ok && !calls.Differ(d.Calls) {
 		return err
 	}
@@ -224,7 +224,7 @@ func (m *meshCall) share(ctx context.Context, what string, own meshReport, probl
 	if err != nil {
 		return nil, err
 	}
-	parts, err := r.control.Gather(ctx, Purpose{What: what + meshText(m.purpose), Call: m.purpose.Call, Do: "make the " + meshText(m.purpose)}, data)
+	parts, err := r.control.boot.Gather(ctx, Purpose{What: what + meshText(m.purpose), Call: m.purpose.Call, Do: "make the " + meshText(m.purpose)}, data)
 	if err != nil {
 		return nil, errors.Join(problem, err)
 	}
@@ -260,11 +260,11 @@ func (m *meshCall) check() error {
 			return usage.Errorf("peer %d is this rank itself: expected others", peer)
 		case slices.Contains(m.peers[:i], peer):
 			return usage.Errorf("peer %d is named twice: expected each once", peer)
-		case r.mesh.to(peer) == nil:
+		case r.table.mesh.to(peer) == nil:
 			missing++
 		}
 	}
-	if has, most := len(r.mesh.list), MeshMost(len(r.nodes)); has+missing > most {
+	if has, most := len(r.table.mesh.list), MeshMost(len(r.nodes)); has+missing > most {
 		return usage.Errorf("%d peers make %d edges beside the ring's: expected at most %d on a ring of %d ranks, for which the completion queue has room",
 			len(m.peers), has+missing, most, len(r.nodes))
 	}
@@ -273,7 +273,7 @@ func (m *meshCall) check() error {
 
 func (m *meshCall) has() (list []int) {
 	for _, peer := range m.peers {
-		if m.r.mesh.to(peer) != nil {
+		if m.r.table.mesh.to(peer) != nil {
 			list = append(list, peer)
 		}
 	}
@@ -320,19 +320,19 @@ func (m *meshCall) create(reports []meshReport) (map[int]connectionData, error) 
 	r := m.r
 	data := make(map[int]connectionData)
 	for _, peer := range m.peers {
-		if r.mesh.to(peer) != nil {
+		if r.table.mesh.to(peer) != nil {
 			continue
 		}
 		on, err := m.device(reports[r.rank].Locality, reports[peer].Locality, peer)
 		if err != nil {
 			return nil, m.at(peer, err)
 		}
-		e, err := newEdge(r, firstMesh+EdgeID(len(r.mesh.list)), peer, on, meshRoom)
+		e, err := newEdge(r, firstMesh+EdgeID(len(r.table.mesh.list)), peer, on, meshRoom)
 		if err != nil {
 			return nil, m.at(peer, err)
 		}
 		m.made = append(m.made, e)
-		r.change(func() { r.mesh.list = append(r.mesh.list, e) })
+		r.table.change(func() { r.table.mesh.list = append(r.table.mesh.list, e) })
 		err = e.describe()
 		if err == nil {
 			err = e.toInit(Values{})
@@ -351,7 +351,7 @@ func (m *meshCall) connect(e *Edge, theirs meshReport) error {
 	if !ok {
 		return m.at(e.Peer, errors.New("its rank has no queue pair for it"))
 	}
-	m.r.change(func() { e.Remote = remote })
+	m.r.table.change(func() { e.Remote = remote })
 	return m.at(e.Peer, e.toRTR(Values{}))
 }
 
@@ -360,7 +360,9 @@ func (m *meshCall) undo() error {
 		return nil
 	}
 	r := m.r
-	r.change(func() { r.mesh.list = r.mesh.list[:min(len(r.mesh.list), int(m.made[0].ID-firstMesh))] })
+	r.table.change(func() {
+		r.table.mesh.list = r.table.mesh.list[:min(len(r.table.mesh.list), int(m.made[0].ID-firstMesh))]
+	})
 	return closeAll(m.made)
 }
 
@@ -400,18 +402,4 @@ type Awaited struct {
 // String is as in "rank 3 (c) waits for rank 0 to make the connections for a tree".
 func (a Awaited) String() string {
 	return fmt.Sprintf("%s waits for rank %d to %s", a.By, a.Rank, a.ToDo())
-}
-
-// Awaited returns what this rank is awaited for, if it is. That is for a rank that
-// waits for others in vain: they may be in another operation, or just ahead.
-func (r *Ring) Awaited() (a Awaited, ok bool) {
-	control, err := r.controlRing()
-	if err != nil {
-		return a, false
-	}
-	purpose, rank, ok := control.Ahead()
-	if !ok {
-		return a, false
-	}
-	return Awaited{Purpose: purpose, By: r.NodeName(rank), Rank: r.rank}, true
 }

@@ -31,7 +31,7 @@ func TestConnect(t *testing.T) {
 				if n == 1 && r.Left().QP.Num() == r.Right().QP.Num() {
 					t.Error("a ring of one has one queue pair: expected two")
 				}
-				peers, err := r.Peers()
+				peers, err := r.Ends().Status()
 				if err != nil || len(peers) != 2 || peers[0].Attr.State != verbs.StateRTS || peers[0].Attr.PathMTU.Bytes() != r.Left().MTU {
 					t.Errorf("rank %d: %+v, %v", i, peers, err)
 				}
@@ -334,7 +334,7 @@ func TestGatherOverTheRing(t *testing.T) {
 		if err != nil || b[0] != 7 {
 			return fmt.Errorf("%v, %w", b, err)
 		}
-		reports := r.control.Probe(t.Context())
+		reports := r.control.boot.Probe(t.Context())
 		if len(reports) != 2 || !reports[0].Up || !strings.Contains(reports[0].State, "ready") {
 			return fmt.Errorf("%+v", reports)
 		}
@@ -346,7 +346,7 @@ func TestGatherOverTheRing(t *testing.T) {
 }
 
 func TestFailedIsFree(t *testing.T) {
-	r := &Ring{}
+	r := newRing(membership{}, testOptions())
 	if n := testing.AllocsPerRun(100, func() { _ = r.Failed() }); n != 0 {
 		t.Errorf("%v allocations", n)
 	}

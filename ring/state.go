@@ -30,7 +30,7 @@ const (
 type StepError = steps.OrderError
 
 // State returns how far the ring has come. It asks the queue pairs.
-func (r *Ring) State() State { return r.standing(bothSides).State }
+func (r *Ring) State() State { return r.table.standing(bothSides).State }
 
 var bothSides = []Side{Left, Right}
 
@@ -56,19 +56,19 @@ func (s standing) detail() string {
 }
 
 // standing asks the queue pairs of some edges; the one that is behind counts.
-func (r *Ring) standing(sides []Side) standing {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.state != StateOpened {
-		return standing{State: r.state, err: r.err}
+func (t *edgeTable) standing(sides []Side) standing {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.state != StateOpened {
+		return standing{State: t.state, err: t.err}
 	}
 	var least standing
 	differ := false
 	for _, side := range sides {
-		if r.edges[side] == nil {
+		if t.edges[side] == nil {
 			return standing{State: StateOpened}
 		}
-		s, mixed := r.standingOf(r.edges[side])
+		s, mixed := t.standingOf(t.edges[side])
 		if s.State == StateError {
 			return s
 		}
@@ -85,21 +85,21 @@ func (r *Ring) standing(sides []Side) standing {
 
 // Reached is how far the queue pairs to a neighbour have come, and the state of the one that
 // is behind: StateError if that is ERR or SQE.
-func (r *Ring) Reached(side Side) (State, verbs.QPState, error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.edges[side] == nil {
+func (x *Ends) Reached(side Side) (State, verbs.QPState, error) {
+	x.table.mu.Lock()
+	defer x.table.mu.Unlock()
+	if x.table.edges[side] == nil {
 		return StateOpened, verbs.StateReset, nil
 	}
-	s, _ := r.standingOf(r.edges[side])
+	s, _ := x.table.standingOf(x.table.edges[side])
 	return s.State, s.qp, s.err
 }
 
 // standingOf asks the queue pairs of an edge, and returns the one that is behind or in error,
 // and whether they differ. It needs mu.
-func (r *Ring) standingOf(e *Edge) (least standing, differ bool) {
+func (t *edgeTable) standingOf(e *Edge) (least standing, differ bool) {
 	for i, channel := range e.Channels() {
-		s := r.standingOfOne(channel)
+		s := t.standingOfOne(channel)
 		if s.State == StateError {
 			return s, true
 		}
@@ -112,11 +112,11 @@ func (r *Ring) standingOf(e *Edge) (least standing, differ bool) {
 }
 
 // standingOfOne asks one queue pair. It needs mu.
-func (r *Ring) standingOfOne(e *Edge) standing {
+func (t *edgeTable) standingOfOne(e *Edge) standing {
 	attr, _, err := e.QP.Query()
 	s := standing{State: StateError, behind: e, qp: attr.State, err: err}
 	if err == nil {
-		s.State = steps.Of(attr.State, r.exchanged, e.pinged)
+		s.State = steps.Of(attr.State, t.exchanged, e.pinged)
 	}
 	return s
 }
@@ -125,15 +125,15 @@ func (r *Ring) standingOfOne(e *Edge) standing {
 // else why operations cannot run. It asks the queue pairs, which costs two calls
 // of the device; Failed, for poll loops, costs nothing.
 func (r *Ring) Usable() error {
-	s := r.standing(bothSides)
-	r.mu.Lock()
-	failure, unclean := r.err, r.unclean
-	r.mu.Unlock()
+	s := r.table.standing(bothSides)
+	r.table.mu.Lock()
+	failure, unclean := r.table.err, r.table.unclean
+	r.table.mu.Unlock()
 	switch {
 	case failure != nil:
 		return failure
 	case s.State != StateRTS && s.State != StateReady:
-		if failed := r.failedQueuePair(true); failed != nil {
+		if failed := r.table.failedQueuePair(true); failed != nil {
 			return failed
 		}
 		return stepError("operation", s, StateReady)
@@ -143,8 +143,8 @@ func (r *Ring) Usable() error {
 }
 
 // mayStep tells whether a step may be taken on some edges.
-func (r *Ring) mayStep(to State, sides []Side) error {
-	s := r.standing(sides)
+func (t *edgeTable) mayStep(to State, sides []Side) error {
+	s := t.standing(sides)
 	if s.State == to-1 || s.State == to && (to == StateReady || to == StateExchanged) {
 		return nil
 	}
