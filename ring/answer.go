@@ -3,13 +3,19 @@ package ring
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
 	"time"
 
 	"ringcli/ring/bootstrap"
+	"ringcli/ring/bootstrap/verdict"
+	"ringcli/ring/diagnose"
+	"ringcli/ring/disagreement"
+	"ringcli/ring/polling"
 	"ringcli/ring/steps"
+	"ringcli/verbs"
 )
 
 // question is one of a neighbour, which came over the edge at a side of this rank.
@@ -36,13 +42,6 @@ func answerers() map[string]func(q *question, ctx context.Context) (any, error) 
 		tellCalls:         (*question).calls,
 	}
 }
-
-// The questions that this file answers.
-const (
-	askAwaitRTR       = "await-rtr"       // answered when the queue pair can receive
-	askConnectionData = "connection-data" // what this end says in Exchange, once it is in INIT
-	askRunID          = "run-id"
-)
 
 // answers are the control ring's way to the answerers.
 type answers struct{ r *Ring }
@@ -176,14 +175,6 @@ func (q *question) notReady() error {
 	return fmt.Errorf("the %s queue pair of %s is %s: %s there", side, r.NodeName(r.rank), attr.State, steps.Remedies[attr.State])
 }
 
-// signal is a channel that is closed, and replaced, when something has changed.
-type signal chan struct{}
-
-func (s *signal) notify() {
-	close(*s)
-	*s = make(chan struct{})
-}
-
 // AwaitNeighbours returns when the queue pairs of both neighbours that face this
 // rank can receive: what is sent before is lost, and may be sent once too often.
 func (r *Ring) AwaitNeighbours(ctx context.Context) error {
@@ -205,4 +196,150 @@ func (r *Ring) AwaitNeighbours(ctx context.Context) error {
 // dataRequest asks for the data of an end on a device of a kind.
 type dataRequest struct {
 	HostLocal bool `json:"host_local"`
+}
+
+func (q *question) end(context.Context) (any, error) {
+	var asked endAsked // nothing asks for the first channel
+	if len(q.payload) > 0 {
+		if err := q.read(&asked); err != nil {
+			return nil, err
+		}
+	}
+	return ownEndOf(q.r.ends, q.side.Edge().On(asked.Channel))
+}
+
+func (q *question) farEnd(ctx context.Context) (any, error) {
+	x := q.r.ends
+	var asked farEnd
+	if err := json.Unmarshal(q.payload, &asked); err != nil || asked.Of < 0 || asked.Of >= len(x.of.nodes) || asked.To == x.of.rank {
+		return nil, fmt.Errorf("%s cannot read the question %s: do all ranks run the same version?", x.of.NodeName(x.of.rank), q.payload)
+	}
+	if asked.Of != x.of.rank {
+		return askOn[endAnswer](ctx, q, askFarEnd, asked)
+	}
+	x.table.mu.Lock()
+	e := x.table.mesh.to(asked.To)
+	x.table.mu.Unlock()
+	if e == nil {
+		return nil, fmt.Errorf("%s has no mesh edge to rank %d", x.of.NodeName(x.of.rank), asked.To)
+	}
+	return ownEndOf(x, e.ID)
+}
+
+func (q *question) tests(ctx context.Context) (any, error) {
+	var asked testsAsked
+	if err := q.read(&asked); err != nil {
+		return nil, err
+	}
+	if asked.Of != q.r.rank {
+		return askOn[[]verdict.Test](ctx, q, askTests, asked)
+	}
+	return q.r.stalls.tests(ctx, asked.But), nil
+}
+
+func (q *question) probe(ctx context.Context) (any, error) {
+	var asked probeAsked
+	if err := json.Unmarshal(q.payload, &asked); err != nil || len(asked.MTUs) > maxProbes || asked.Each < 1 || asked.Each > MostLoss || slices.ContainsFunc(asked.MTUs, func(m int) bool { return m < 0 || m > verbs.MTU4096.Bytes() }) {
+		return nil, fmt.Errorf("%s cannot read the question %s: do all ranks run the same version?", q.r.NodeName(q.r.rank), q.payload)
+	}
+	if asked.Edge.Of != q.r.rank {
+		return askOn[[]int](ctx, q, askProbe, asked)
+	}
+	q.r.table.mu.Lock()
+	p, ok := q.r.table.edgeTo(asked.Edge, q.side).prober()
+	q.r.table.mu.Unlock()
+	if !ok {
+		return nil, fmt.Errorf("%s has no edge to rank %d that can probe", q.r.NodeName(q.r.rank), asked.Edge.To)
+	}
+	if err := p.Probe(asked.Mark+1, asked.MTUs, asked.Each); err != nil {
+		return nil, err
+	}
+	return awaitProbes(ctx, p, asked.Mark, len(asked.MTUs)*asked.Each), nil
+}
+
+// askOn passes a question on, which is not for this rank.
+func askOn[T any](ctx context.Context, q *question, kind string, payload any) (T, error) {
+	answer, err := ask[T](ctx, q.r.control, q.side.Opposite(), kind, payload)
+	if e, ok := errors.AsType[*bootstrap.AnswerError](err); ok {
+		err = errors.New(e.Text) // as it was said
+	}
+	return answer, err
+}
+
+func (q *question) places(ctx context.Context) (any, error) {
+	var asked placesAsked
+	if err := q.read(&asked); err != nil {
+		return nil, err
+	}
+	return append([]diagnose.Place{q.r.stalls.own()}, q.r.stalls.at(ctx, q.side.Opposite(), asked.Hops-1)...), nil
+}
+
+// calls takes what a neighbour knows, and answers with what both know.
+func (q *question) calls(context.Context) (any, error) {
+	var told disagreement.Told
+	if err := json.Unmarshal(q.payload, &told); err != nil {
+		return nil, fmt.Errorf("%s cannot read %s, which is to tell what ranks call: %w", q.r.NodeName(q.r.rank), q.payload, err)
+	}
+	known, ok := q.r.stalls.tables.Hear(q.side, told)
+	if !ok {
+		return nil, fmt.Errorf("%s is at no operation of epoch %d: its ring is in epoch %d, is asked about too many operations, or closes", q.r.NodeName(q.r.rank), told.Epoch, q.r.Epoch())
+	}
+	return known, nil
+}
+
+// ping answers the pings of a neighbour.
+func (q *question) ping(ctx context.Context) (any, error) {
+	r, side := q.r, q.side
+	var asked pingRequest
+	if err := json.Unmarshal(q.payload, &asked); err != nil || asked.Total == 0 || asked.Patience <= 0 {
+		return nil, fmt.Errorf("%s cannot read the request %s for a ping: do all ranks run the same version?", r.NodeName(r.rank), q.payload)
+	}
+	soon, cancel := context.WithTimeout(ctx, grace)
+	defer cancel()
+	if r.table.standing([]Side{side}).State == StateError {
+		return nil, q.notReady()
+	}
+	if err := q.awaitEdge(soon, StateRTS, StateReady); err != nil {
+		return nil, err
+	}
+	t, err := r.poll.take(soon, polling.Holder{Kind: polling.Pinging})
+	if err != nil {
+		return nil, fmt.Errorf("%s is busy: %w", r.NodeName(r.rank), err)
+	}
+	defer t.Release()
+	if s := r.table.standing([]Side{side}).State; s != StateRTS && s != StateReady {
+		return nil, q.notReady() // a step was faster
+	}
+	// The asker gives up first, which ends ctx: it knows more of what it awaits.
+	x := &ping{edge: r.table.edges[side], seq: asked.Seq, total: asked.Total, patience: 2 * asked.Patience}
+	r.pings.enter(x)
+	defer r.pings.leave(x)
+	if _, err := ask[any](ctx, r.control, side, askGo, asked); err != nil {
+		return nil, err
+	}
+	err = r.pings.drive(ctx, t, x)
+	if err != nil {
+		err = fmt.Errorf("%s had answered %d of %d pings: %w", r.NodeName(r.rank), x.done, x.total, err)
+		r.pings.markUnclean(err)
+	}
+	return nil, err
+}
+
+// pingGo sends the first ping, now that the neighbour listens.
+func (q *question) pingGo(context.Context) (any, error) {
+	r, side := q.r, q.side
+	var asked pingRequest
+	if err := json.Unmarshal(q.payload, &asked); err != nil {
+		return nil, fmt.Errorf("%s cannot read the word to go: %w", r.NodeName(r.rank), err)
+	}
+	p := r.pings
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, x := range p.running {
+		if x.asks && x.seq == asked.Seq && x.edge.Side == side && !x.posted && !x.over() {
+			p.send(x)
+			return nil, nil
+		}
+	}
+	return nil, fmt.Errorf("%s has given up the ping", r.NodeName(r.rank))
 }

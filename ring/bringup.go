@@ -16,7 +16,7 @@ func (r *Ring) Init(ctx context.Context, v Values) error {
 			if r.table.edges[side] != nil {
 				continue
 			}
-			e, err := newChannels(r, Side(side), on)
+			e, err := r.devices.newChannels(Side(side), on)
 			if err != nil {
 				return err
 			}

@@ -46,9 +46,6 @@ func newControl(of *membership, table *edgeTable, o *Options) *Control {
 	return c
 }
 
-// Control returns this rank's part in the control ring.
-func (r *Ring) Control() *Control { return r.control }
-
 // ring returns the control ring of an open ring.
 func (c *Control) ring() (*bootstrap.Control, error) {
 	c.table.mu.Lock()
@@ -193,3 +190,10 @@ func askBoth[T any](ctx context.Context, c *Control, kind string) (answers [2]T,
 	}
 	return answers, err
 }
+
+// The questions that this file answers.
+const (
+	askAwaitRTR       = "await-rtr"       // answered when the queue pair can receive
+	askConnectionData = "connection-data" // what this end says in Exchange, once it is in INIT
+	askRunID          = "run-id"
+)

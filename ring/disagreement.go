@@ -2,22 +2,12 @@ package ring
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
-	"fmt"
 	"time"
 
-	"ringcli/ring/bootstrap/calls"
 	"ringcli/ring/diagnose"
 	"ringcli/ring/disagreement"
 )
-
-// Called is what some ranks call, or that they do not.
-type Called = calls.Called
-
-// DisagreementError says that ranks call different operations. It is an ErrUsage of
-// package configs/usage.
-type DisagreementError = disagreement.Error
 
 // tellCalls tells a neighbour what ranks call, and asks what it knows of that.
 const tellCalls = "calls"
@@ -34,9 +24,6 @@ type Stalls struct {
 	tables  *disagreement.Tables  // of who calls what; guards itself
 	place   func() diagnose.Place // by SetPlace; guarded by the table's mu
 }
-
-// Stalls returns the part of the ring that finds out who keeps this rank waiting.
-func (r *Ring) Stalls() *Stalls { return r.stalls }
 
 // newStalls makes the part; the tables are of who calls what.
 func newStalls(of *membership, table *edgeTable, control *Control, ends *Ends, silence time.Duration) *Stalls {
@@ -59,19 +46,6 @@ func newStalls(of *membership, table *edgeTable, control *Control, ends *Ends, s
 // SetCalls says how to find out what this rank calls as an operation; "" is that it has
 // not come to it. It is called on any goroutine. nil is a rank that calls nothing.
 func (s *Stalls) SetCalls(calls func(number uint64) string) { s.tables.Say(calls) }
-
-// calls takes what a neighbour knows, and answers with what both know.
-func (q *question) calls(context.Context) (any, error) {
-	var told disagreement.Told
-	if err := json.Unmarshal(q.payload, &told); err != nil {
-		return nil, fmt.Errorf("%s cannot read %s, which is to tell what ranks call: %w", q.r.NodeName(q.r.rank), q.payload, err)
-	}
-	known, ok := q.r.stalls.tables.Hear(q.side, told)
-	if !ok {
-		return nil, fmt.Errorf("%s is at no operation of epoch %d: its ring is in epoch %d, is asked about too many operations, or closes", q.r.NodeName(q.r.rank), told.Epoch, q.r.Epoch())
-	}
-	return known, nil
-}
 
 // Disagreement finds out what all ranks call as an operation of which it is known that
 // some call something else: known is what some ranks call for sure. It takes five seconds

@@ -2,7 +2,6 @@ package ring
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -25,9 +24,6 @@ type Ends struct {
 	byHand  bool               // Options.ByHand
 	asked   map[EdgeID]peerEnd // as they were when they were last asked for; guarded by the table's mu
 }
-
-// Ends returns the part of the ring that looks at both ends of its edges.
-func (r *Ring) Ends() *Ends { return r.ends }
 
 // Own returns this rank's end of an edge as it is now, in any state from
 // Initialised on until Close.
@@ -110,16 +106,6 @@ func ownEndOf(x *Ends, id EdgeID) (endAnswer, error) {
 	return endAnswer{end, end.Capabilities}, err
 }
 
-func (q *question) end(context.Context) (any, error) {
-	var asked endAsked // nothing asks for the first channel
-	if len(q.payload) > 0 {
-		if err := q.read(&asked); err != nil {
-			return nil, err
-		}
-	}
-	return ownEndOf(q.r.ends, q.side.Edge().On(asked.Channel))
-}
-
 // Peer returns the neighbour's end of an edge as it is now, asked over TCP.
 // The neighbour need not do anything: its ring answers, whatever state its queue
 // pair is in. The peer of a mesh edge is asked through the ranks on the way.
@@ -172,32 +158,6 @@ const askTimeout = 5 * time.Second
 // ring: a rank that it is not for asks the next one.
 const askFarEnd = "far-end"
 
-// farEnd says whose end is meant, and of the edge to whom.
-type farEnd struct {
-	Of int `json:"of"`
-	To int `json:"to"`
-	// Channel is that of an edge to a neighbour.
-	Channel int `json:"channel,omitempty"`
-}
-
-func (q *question) farEnd(ctx context.Context) (any, error) {
-	x := q.r.ends
-	var asked farEnd
-	if err := json.Unmarshal(q.payload, &asked); err != nil || asked.Of < 0 || asked.Of >= len(x.of.nodes) || asked.To == x.of.rank {
-		return nil, fmt.Errorf("%s cannot read the question %s: do all ranks run the same version?", x.of.NodeName(x.of.rank), q.payload)
-	}
-	if asked.Of != x.of.rank {
-		return askOn[endAnswer](ctx, q, askFarEnd, asked)
-	}
-	x.table.mu.Lock()
-	e := x.table.mesh.to(asked.To)
-	x.table.mu.Unlock()
-	if e == nil {
-		return nil, fmt.Errorf("%s has no mesh edge to rank %d", x.of.NodeName(x.of.rank), asked.To)
-	}
-	return ownEndOf(x, e.ID)
-}
-
 // askFar asks the peer of a mesh edge for its end, by the shorter way.
 func askFar(ctx context.Context, x *Ends, id EdgeID) (endAnswer, error) {
 	x.table.mu.Lock()
@@ -212,4 +172,16 @@ func askFar(ctx context.Context, x *Ends, id EdgeID) (endAnswer, error) {
 		answer.Rank = peer // the rank that was asked, though a neighbour told
 	}
 	return end, err
+}
+
+// Reached is how far the queue pairs to a neighbour have come, and the state of the one that
+// is behind: StateError if that is ERR or SQE.
+func (x *Ends) Reached(side Side) (State, verbs.QPState, error) {
+	x.table.mu.Lock()
+	defer x.table.mu.Unlock()
+	if x.table.edges[side] == nil {
+		return StateOpened, verbs.StateReset, nil
+	}
+	s, _ := x.table.standingOf(x.table.edges[side])
+	return s.State, s.qp, s.err
 }

@@ -281,7 +281,7 @@ func TestNotedAllocatesNothing(t *testing.T) {
 	world := byHand(t, 1)
 	upTo(t, world, StateReady)
 	wc := []verbs.Completion{{ID: 5, QPN: world[0].Right().QP.Num(), Opcode: verbs.WCSend}}
-	if n := testing.AllocsPerRun(1000, func() { noted(world[0], wc) }); n != 0 {
+	if n := testing.AllocsPerRun(1000, func() { noted(world[0].table, wc) }); n != 0 {
 		t.Errorf("%v allocations for a completion", n)
 	}
 }

@@ -92,7 +92,7 @@ func (x *exchange) moveEdges() (err error) {
 	var network []int
 	for side := range chosen {
 		peer := r.neighbour(Side(side))
-		if chosen[side], err = locality.Choose(own, x.remote[side].Locality, bothNames(r, peer)); err != nil {
+		if chosen[side], err = locality.Choose(own, x.remote[side].Locality, bothNames(&r.membership, peer)); err != nil {
 			return err
 		}
 		if !chosen[side].HostLocal {
@@ -119,7 +119,7 @@ func (x *exchange) moveEdges() (err error) {
 func (x *exchange) move(side Side, on edgeDevice) error {
 	r := x.r
 	old := r.table.edges[side]
-	first, err := newChannels(r, side, on)
+	first, err := r.devices.newChannels(side, on)
 	if err != nil {
 		return err
 	}

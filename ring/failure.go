@@ -14,27 +14,12 @@ import (
 	"ringcli/verbs"
 )
 
-// Failed reports whether the ring failed, here or at any rank. It is one atomic
-// load, for poll loops.
-func (r *Ring) Failed() bool { return r.table.failed.Load() }
-
-// Err returns why the ring failed: the first reason, or nil.
-func (r *Ring) Err() error { return r.table.failure() }
-
-// Fail fails the ring for all ranks: the queue pairs go to ERR, which flushes
-// what is posted, and the reason goes round the control ring. The first reason
-// counts; Fail may be called by anybody at any time. Failure.Settled tells what came of it.
-func (r *Ring) Fail(err error) { r.failure.fail(err) }
-
 // Failure is what the ranks agree on of why the ring has failed.
 type Failure struct {
 	of      *membership
 	table   *edgeTable
 	control *Control
 }
-
-// Failure returns the part of the ring that agrees on why it has failed.
-func (r *Ring) Failure() *Failure { return r.failure }
 
 // Verdict returns why the ring failed as all its ranks are told, nil if it has not.
 func (f *Failure) Verdict() *Verdict {

@@ -27,9 +27,6 @@ type Host struct {
 	local netip.Addr       // to speak from, by Open
 }
 
-// Host returns what this rank has of its host.
-func (r *Ring) Host() *Host { return r.host }
-
 // Name names this rank's host, the same for all ranks on it: those that have one kernel and
 // one network namespace, between which nothing goes over a network.
 func (h *Host) Name() string {

@@ -19,9 +19,6 @@ type Faults struct {
 	current atomic.Pointer[device.Faults] // nil: packets are let alone
 }
 
-// Faults returns the part of the ring that injects faults.
-func (r *Ring) Faults() *Faults { return r.faults }
-
 // Inject injects faults into this rank's packets from now on. The text is that of the setting
 // inject. It is for after Open.
 func (f *Faults) Inject(text string) error {

@@ -6,52 +6,17 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"math/bits"
 	"slices"
-	"sync"
 
 	"ringcli/configs/usage"
-	"ringcli/ring/bootstrap"
 	"ringcli/ring/bootstrap/calls"
 	"ringcli/ring/locality"
 	"ringcli/trace"
 )
 
-const (
-	// MeshSlots and MeshSlotSize are what a mesh edge has to receive into; the
-	// slots' headers of SlotHeader bytes come on top. An algorithm that needs more
-	// than the ring's two edges is one for small messages: a step of it has one
-	// vector of up to 32 KiB under way, and the next step's may come before that is
-	// taken out. A root that only gives, or a rank that only contributes, runs ahead by
-	// as many operations: on soft:lo and two CPUs a broadcast of 8 bytes takes 4 ranks
-	// 27 us with 8 slots and 18 with 16 or 32, a reduce 26 and 21.
-	MeshSlots    = 16
-	MeshSlotSize = 32 << 10
-	// meshRecv and meshSend are the lengths of a mesh edge's queues: a WRITE_IMM for
-	// each slot, credits for them and a few messages, at twice the number.
-	meshRecv, meshSend = 64, 128
-)
-
 // meshRoom makes a mesh edge take 540 KiB. A Comm sends from as much again. Of what a device does
 // not pin, only what is used becomes memory.
 var meshRoom = room{MeshSlots, MeshSlotSize + SlotHeader, meshRecv, meshSend}
-
-// meshAll is up to how many edges no rank need count: one to every other rank of a host, which
-// shares memory with it, and to one on each other host.
-const meshAll = 64
-
-// MeshMost is how many mesh edges a rank of a ring of n may have: to all others in
-// a small ring; else to meshAll of them, and for recursive doubling and its folding, and for a
-// tree, which is O(log n).
-func MeshMost(n int) int {
-	return min(n-1, meshAll+2*bits.Len(uint(n-1))) // Len(n-1) is log2 n, rounded up
-}
-
-// mesh is what Mesh made for one purpose.
-type mesh struct {
-	peers []int
-	edges []*Edge // in the order of peers
-}
 
 // Mesh returns edges to some ranks, in the order of peers. They are beside the
 // ring's own two: a neighbour among them is reached over a second edge. Edges are
@@ -90,22 +55,6 @@ func (r *Ring) MeshEdges() []*Edge {
 	r.table.mu.Lock()
 	defer r.table.mu.Unlock()
 	return slices.Clone(r.table.mesh.list)
-}
-
-// meshEdges are the edges beside the ring's two. They are changed with the token and the
-// ring's mu: whoever has either may look.
-type meshEdges struct {
-	list []*Edge           // by ID from firstMesh on
-	made map[Purpose]*mesh // guarded by the ring's mu
-}
-
-func (m *meshEdges) to(rank int) *Edge {
-	for _, e := range m.list {
-		if e.Peer == rank {
-			return e
-		}
-	}
-	return nil
 }
 
 // meshCall is a call of Mesh that has something to do.
@@ -307,7 +256,7 @@ func (m *meshCall) device(own, peer *locality.Locality, rank int) (edgeDevice, e
 	if own == nil || peer == nil {
 		return edgeDevice{}, errors.New("its rank does not say which device it would use: do all ranks run the same version?")
 	}
-	c, err := locality.Choose(*own, *peer, bothNames(m.r, rank))
+	c, err := locality.Choose(*own, *peer, bothNames(&m.r.membership, rank))
 	if err != nil {
 		return edgeDevice{}, err
 	}
@@ -327,7 +276,7 @@ func (m *meshCall) create(reports []meshReport) (map[int]connectionData, error) 
 		if err != nil {
 			return nil, m.at(peer, err)
 		}
-		e, err := newEdge(r, firstMesh+EdgeID(len(r.table.mesh.list)), peer, on, meshRoom)
+		e, err := newEdge(r.devices.owner, firstMesh+EdgeID(len(r.table.mesh.list)), peer, on, meshRoom)
 		if err != nil {
 			return nil, m.at(peer, err)
 		}
@@ -364,42 +313,4 @@ func (m *meshCall) undo() error {
 		r.table.mesh.list = r.table.mesh.list[:min(len(r.table.mesh.list), int(m.made[0].ID-firstMesh))]
 	})
 	return closeAll(m.made)
-}
-
-// drop releases all mesh edges. It needs the token; mu is the ring's.
-func (m *meshEdges) drop(mu *sync.Mutex) error {
-	mu.Lock()
-	edges := m.list
-	m.list, m.made = nil, nil
-	mu.Unlock()
-	return closeAll(edges)
-}
-
-func closeAll(edges []*Edge) error {
-	var errs []error
-	for _, e := range edges {
-		if e != nil {
-			errs = append(errs, e.close())
-		}
-	}
-	return errors.Join(errs...)
-}
-
-// Purpose is what a control operation, or edges of a mesh, are for.
-type Purpose = bootstrap.Purpose
-
-// BeReady is what ranks do with each other before their first operation.
-const BeReady = "be ready for operations"
-
-// Awaited is a control operation that another rank has begun and that this one has
-// to begin next.
-type Awaited struct {
-	Purpose
-	By   string // the node that began it
-	Rank int    // this one
-}
-
-// String is as in "rank 3 (c) waits for rank 0 to make the connections for a tree".
-func (a Awaited) String() string {
-	return fmt.Sprintf("%s waits for rank %d to %s", a.By, a.Rank, a.ToDo())
 }

@@ -3,9 +3,16 @@ package ring
 import (
 	"context"
 	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/netip"
+	"slices"
 
 	"ringcli/ring/bootstrap"
+	"ringcli/ring/bootstrap/hosts"
 	"ringcli/ring/locality"
+	"ringcli/trace"
 	"ringcli/verbs/route"
 )
 
@@ -84,4 +91,43 @@ func (o *opening) config() bootstrap.Config {
 		Whole: r.whole, Without: r.opts.Without, Decision: r.opts.Decision, Follows: r.opts.Follows, Diagnosing: r.opts.Diagnosing,
 		Review: r.host.duplicates, History: r.opts.History, Waits: r.opts.Waits, Token: r.opts.Token, Listen: r.opts.Listen, Dial: r.opts.Dial,
 	}
+}
+
+// resolve finds the addresses of the list. A name may get its address later: while one has none,
+// this rank listens already, so that other ranks learn that it is up, and what it waits for.
+func (o *opening) resolve(ctx context.Context) error {
+	r := o.r
+	ctx, cancel := context.WithTimeout(ctx, max(r.Timeout(), r.opts.Patience))
+	defer cancel()
+	all, err := hosts.Resolve(ctx, r.nodes, func(known [][]netip.AddrPort) {
+		r.host.addrs = hosts.First(known, r.nodes)
+		first := slices.IndexFunc(known, func(a []netip.AddrPort) bool { return len(a) == 0 })
+		if r.control.boot == nil && o.mayListen(ctx) {
+			if err := o.listen(ctx); err != nil {
+				trace.Debug(trace.Ring, "not listening yet", slog.Any("error", err)) // the step after this one tries again
+			}
+		}
+		if r.control.boot != nil {
+			r.control.boot.SetState(fmt.Sprintf("open: its host knows no address of %q yet", r.nodes[first].Host))
+		}
+	})
+	if err != nil {
+		return err
+	}
+	r.host.addrs = r.host.choose(ctx, all)
+	if r.control.boot != nil {
+		r.control.boot.SetAddrs(r.host.addrs)
+		r.control.boot.SetState("open")
+	}
+	return nil
+}
+
+// mayListen tells whether the control ring's port is free. The names that are missing may narrow
+// the addresses to listen on, so a port in use is no error yet.
+func (o *opening) mayListen(ctx context.Context) bool {
+	l, err := new(net.ListenConfig).Listen(ctx, "tcp", o.config().Bind.String())
+	if err != nil {
+		return false
+	}
+	return l.Close() == nil
 }

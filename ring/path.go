@@ -2,15 +2,12 @@ package ring
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
-	"fmt"
 	"math/rand/v2"
 	"slices"
 	"sync"
 	"time"
 
-	"ringcli/ring/bootstrap"
 	"ringcli/ring/bootstrap/verdict"
 	"ringcli/ring/diagnose"
 	"ringcli/ring/watch"
@@ -92,17 +89,6 @@ type testsAsked struct {
 // probes are awaited for probesTravel at each.
 const surveyWithin = 2 * time.Second
 
-func (q *question) tests(ctx context.Context) (any, error) {
-	var asked testsAsked
-	if err := q.read(&asked); err != nil {
-		return nil, err
-	}
-	if asked.Of != q.r.rank {
-		return askOn[[]verdict.Test](ctx, q, askTests, asked)
-	}
-	return q.r.stalls.tests(ctx, asked.But), nil
-}
-
 // survey tests the other edges of the ring that the two ranks of an edge have: whether the
 // fault is the edge's or a rank's.
 func (s *Stalls) survey(ctx context.Context, id EdgeID, peer int) []verdict.Test {
@@ -155,26 +141,6 @@ type probeAsked struct {
 	Mark uint64 `json:"mark"` // of the asker's probes; the peer's have the next one
 	MTUs []int  `json:"mtus"`
 	Each int    `json:"each"` // packets of each
-}
-
-func (q *question) probe(ctx context.Context) (any, error) {
-	var asked probeAsked
-	if err := json.Unmarshal(q.payload, &asked); err != nil || len(asked.MTUs) > maxProbes || asked.Each < 1 || asked.Each > MostLoss || slices.ContainsFunc(asked.MTUs, func(m int) bool { return m < 0 || m > verbs.MTU4096.Bytes() }) {
-		return nil, fmt.Errorf("%s cannot read the question %s: do all ranks run the same version?", q.r.NodeName(q.r.rank), q.payload)
-	}
-	if asked.Edge.Of != q.r.rank {
-		return askOn[[]int](ctx, q, askProbe, asked)
-	}
-	q.r.table.mu.Lock()
-	p, ok := q.r.table.edgeTo(asked.Edge, q.side).prober()
-	q.r.table.mu.Unlock()
-	if !ok {
-		return nil, fmt.Errorf("%s has no edge to rank %d that can probe", q.r.NodeName(q.r.rank), asked.Edge.To)
-	}
-	if err := p.Probe(asked.Mark+1, asked.MTUs, asked.Each); err != nil {
-		return nil, err
-	}
-	return awaitProbes(ctx, p, asked.Mark, len(asked.MTUs)*asked.Each), nil
 }
 
 const (
@@ -236,13 +202,4 @@ func awaitProbes(ctx context.Context, p verbs.Prober, mark uint64, n int) []int 
 			return came
 		}
 	}
-}
-
-// askOn passes a question on, which is not for this rank.
-func askOn[T any](ctx context.Context, q *question, kind string, payload any) (T, error) {
-	answer, err := ask[T](ctx, q.r.control, q.side.Opposite(), kind, payload)
-	if e, ok := errors.AsType[*bootstrap.AnswerError](err); ok {
-		err = errors.New(e.Text) // as it was said
-	}
-	return answer, err
 }

@@ -4,7 +4,6 @@ import (
 	"fmt"
 
 	"ringcli/ring/diagnose"
-	"ringcli/ring/edges"
 	"ringcli/ring/watch"
 	"ringcli/verbs"
 )
@@ -50,12 +49,3 @@ func (e *Edge) silent() string {
 	}
 	return fmt.Sprintf("TCP reaches it, RoCE (UDP port %d) brings nothing", e.Remote.UDPPort)
 }
-
-// What is wrong with an edge, or its device.
-type (
-	CompletionError = edges.CompletionError
-	QueuePairError  = edges.QueuePairError
-	DeviceError     = edges.DeviceError
-	StallError      = edges.StallError
-	CorruptionError = edges.CorruptionError
-)

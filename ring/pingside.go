@@ -3,7 +3,6 @@ package ring
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -114,61 +113,4 @@ func (p *pings) failedSide(x *ping, err error) error {
 	err = fmt.Errorf("%s has answered %d of %d pings: %w%s; reset on both ends", who, x.done, x.total, err, hint)
 	r.pings.markUnclean(err)
 	return err
-}
-
-// ping answers the pings of a neighbour.
-func (q *question) ping(ctx context.Context) (any, error) {
-	r, side := q.r, q.side
-	var asked pingRequest
-	if err := json.Unmarshal(q.payload, &asked); err != nil || asked.Total == 0 || asked.Patience <= 0 {
-		return nil, fmt.Errorf("%s cannot read the request %s for a ping: do all ranks run the same version?", r.NodeName(r.rank), q.payload)
-	}
-	soon, cancel := context.WithTimeout(ctx, grace)
-	defer cancel()
-	if r.table.standing([]Side{side}).State == StateError {
-		return nil, q.notReady()
-	}
-	if err := q.awaitEdge(soon, StateRTS, StateReady); err != nil {
-		return nil, err
-	}
-	t, err := r.poll.take(soon, polling.Holder{Kind: polling.Pinging})
-	if err != nil {
-		return nil, fmt.Errorf("%s is busy: %w", r.NodeName(r.rank), err)
-	}
-	defer t.Release()
-	if s := r.table.standing([]Side{side}).State; s != StateRTS && s != StateReady {
-		return nil, q.notReady() // a step was faster
-	}
-	// The asker gives up first, which ends ctx: it knows more of what it awaits.
-	x := &ping{edge: r.table.edges[side], seq: asked.Seq, total: asked.Total, patience: 2 * asked.Patience}
-	r.pings.enter(x)
-	defer r.pings.leave(x)
-	if _, err := ask[any](ctx, r.control, side, askGo, asked); err != nil {
-		return nil, err
-	}
-	err = r.pings.drive(ctx, t, x)
-	if err != nil {
-		err = fmt.Errorf("%s had answered %d of %d pings: %w", r.NodeName(r.rank), x.done, x.total, err)
-		r.pings.markUnclean(err)
-	}
-	return nil, err
-}
-
-// pingGo sends the first ping, now that the neighbour listens.
-func (q *question) pingGo(context.Context) (any, error) {
-	r, side := q.r, q.side
-	var asked pingRequest
-	if err := json.Unmarshal(q.payload, &asked); err != nil {
-		return nil, fmt.Errorf("%s cannot read the word to go: %w", r.NodeName(r.rank), err)
-	}
-	p := r.pings
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for _, x := range p.running {
-		if x.asks && x.seq == asked.Seq && x.edge.Side == side && !x.posted && !x.over() {
-			p.send(x)
-			return nil, nil
-		}
-	}
-	return nil, fmt.Errorf("%s has given up the ping", r.NodeName(r.rank))
 }

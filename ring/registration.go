@@ -27,9 +27,6 @@ type Memory struct {
 	regions device.Regions // by AddRegion; guarded by mu
 }
 
-// Memory returns the part of the ring that registers and allocates memory.
-func (r *Ring) Memory() *Memory { return r.memory }
-
 // Register registers length bytes at addr, which must stay mapped until the
 // registration is closed, on every device of the ring.
 func (m *Memory) Register(addr, length uint64, access verbs.Access) (*Registration, error) {

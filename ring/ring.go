@@ -1,7 +1,6 @@
 package ring
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -18,21 +17,6 @@ import (
 	"ringcli/ring/polling"
 	"ringcli/trace"
 )
-
-// Verdict is the error of a ring that failed, as all its ranks are told.
-type Verdict = bootstrap.Verdict
-
-// Direction is from one rank to another over the edge between them.
-type Direction = bootstrap.Direction
-
-// Doing is the operation that a rank was in, as a verdict has it.
-type Doing = bootstrap.Doing
-
-// Waits are what a process waits for from other ranks.
-type Waits = bootstrap.Waits
-
-// History is what a process remembers of the rings that it was in.
-type History = bootstrap.History
 
 // Ring is one rank's place in a ring: its devices, the edges to both neighbours
 // and the control ring. Steps are called by one goroutine after the other; State,
@@ -88,7 +72,7 @@ func New(servers []string, index int, o Options) (*Ring, error) {
 func newRing(m membership, o Options) *Ring {
 	r := &Ring{membership: m, opts: o}
 	of := &r.membership
-	r.devices = &devices{r: r}
+	r.devices = &devices{of: of, opts: &r.opts, fail: r.Fail}
 	r.table = &edgeTable{of: of, events: &r.devices.events, stepped: make(signal)}
 	r.control = newControl(of, r.table, &r.opts)
 	r.poll = &poller{of: of, control: r.control, devices: r.devices}
@@ -101,53 +85,8 @@ func newRing(m membership, o Options) *Ring {
 	r.ends = &Ends{of: of, table: r.table, control: r.control, poll: r.poll, devices: r.devices, memory: r.memory, byHand: r.opts.ByHand, asked: make(map[EdgeID]peerEnd)}
 	r.stalls = newStalls(of, r.table, r.control, r.ends, r.opts.Silence)
 	r.failure = &Failure{of: of, table: r.table, control: r.control}
+	r.devices.table, r.devices.host, r.devices.faults, r.devices.owner = r.table, r.host, r.faults, &edgeOwner{of, &r.opts, r.table}
 	return r
-}
-
-// MetError is an error of Connect after the ranks had found each other: over TCP the ring was up.
-type MetError struct{ error }
-
-func (e *MetError) Unwrap() error { return e.error }
-
-// Connect takes all steps in order. On an error everything is released. A ring for a diagnosis is
-// connected when the ranks have found each other.
-func Connect(ctx context.Context, servers []string, index int, o Options) (*Ring, error) {
-	r, err := New(servers, index, o)
-	if err != nil {
-		return nil, err
-	}
-	ping := func(ctx context.Context) error {
-		_, err := r.Ping(ctx, 1)
-		return err
-	}
-	init := func(ctx context.Context) error { return r.Init(ctx, Values{}) }
-	rtr := func(ctx context.Context) error { return r.RTR(ctx, Values{}) }
-	rts := func(ctx context.Context) error { return r.RTS(ctx, Values{}) }
-	met := false
-	for i, step := range []func(context.Context) error{r.Open, init, r.Exchange, rtr, r.AwaitNeighbours, rts, ping} {
-		if met = i > 2; i == 3 && r.control.Diagnosing() {
-			_, _ = rtr(ctx), rts(ctx) // what cannot be done is not there to be looked at
-			return r, nil
-		}
-		if err := step(ctx); err != nil {
-			err = r.failure.Settled(cmp.Or(r.Err(), err)) // what failed the ring may have come between two steps
-			// Exchange has asked before.
-			if was := r.failure.verdict(err); met && !usage.Is(err) && was.Kind != bootstrap.KindCanceled {
-				if found := r.host.duplicates(ctx, was); found != was {
-					err = found
-				}
-			}
-			if err = errors.Join(err, r.Close()); met {
-				err = &MetError{err}
-			}
-			return nil, err
-		}
-	}
-	idle := &idleWatch{r.table, r.control, r.poll, r.ends, r.stalls, r.Fail}
-	links := &linkWatch{&r.membership, r.host, r.devices, r.control.life}
-	r.watching.Go(idle.run)
-	r.watching.Go(links.run)
-	return r, nil
 }
 
 // Options returns the options in force, defaults filled in.
@@ -250,4 +189,98 @@ func (r *Ring) release(to State) error {
 		errs = append(errs, control.Close())
 	}
 	return errors.Join(errs...)
+}
+
+// Control returns this rank's part in the control ring.
+func (r *Ring) Control() *Control { return r.control }
+
+// Devices returns the devices that the edges use, after Open.
+func (r *Ring) Devices() []*Device { return r.devices.all() }
+
+// DeviceTo returns the device that an edge uses, or will use, and why,
+// after Open; nil before, and for an edge that is not there.
+func (r *Ring) DeviceTo(id EdgeID) (d *Device, why string) { return r.devices.to(id) }
+
+// Stalls returns the part of the ring that finds out who keeps this rank waiting.
+func (r *Ring) Stalls() *Stalls { return r.stalls }
+
+// Ends returns the part of the ring that looks at both ends of its edges.
+func (r *Ring) Ends() *Ends { return r.ends }
+
+// Failed reports whether the ring failed, here or at any rank. It is one atomic
+// load, for poll loops.
+func (r *Ring) Failed() bool { return r.table.failed.Load() }
+
+// Err returns why the ring failed: the first reason, or nil.
+func (r *Ring) Err() error { return r.table.failure() }
+
+// Fail fails the ring for all ranks: the queue pairs go to ERR, which flushes
+// what is posted, and the reason goes round the control ring. The first reason
+// counts; Fail may be called by anybody at any time. Failure.Settled tells what came of it.
+func (r *Ring) Fail(err error) { r.failure.fail(err) }
+
+// Failure returns the part of the ring that agrees on why it has failed.
+func (r *Ring) Failure() *Failure { return r.failure }
+
+// Host returns what this rank has of its host.
+func (r *Ring) Host() *Host { return r.host }
+
+// Faults returns the part of the ring that injects faults.
+func (r *Ring) Faults() *Faults { return r.faults }
+
+// Memory returns the part of the ring that registers and allocates memory.
+func (r *Ring) Memory() *Memory { return r.memory }
+
+// State returns how far the ring has come. It asks the queue pairs.
+func (r *Ring) State() State { return r.table.standing(bothSides).State }
+
+// Usable returns nil if the queue pairs are in RTS and the ring has not failed,
+// else why operations cannot run. It asks the queue pairs, which costs two calls
+// of the device; Failed, for poll loops, costs nothing.
+func (r *Ring) Usable() error {
+	s := r.table.standing(bothSides)
+	r.table.mu.Lock()
+	failure, unclean := r.table.err, r.table.unclean
+	r.table.mu.Unlock()
+	switch {
+	case failure != nil:
+		return failure
+	case s.State != StateRTS && s.State != StateReady:
+		if failed := r.table.failedQueuePair(true); failed != nil {
+			return failed
+		}
+		return stepError("operation", s, StateReady)
+	default:
+		return unclean
+	}
+}
+
+// Begin starts an operation over the queue pairs: it waits until the pings that
+// neighbours asked this rank to answer are done, at most for Options.Timeout, and has
+// the completions that the last operation deferred come first. Every token needs its End
+// or Release, on a ring that has failed, too.
+func (r *Ring) Begin(ctx context.Context) (Token, error) {
+	t, err := r.Hold(ctx)
+	if err == nil {
+		t.recall()
+	}
+	return t, err
+}
+
+// Hold is Begin for an operation that polls nothing: it keeps others from polling, and
+// from taking steps, until Release.
+func (r *Ring) Hold(ctx context.Context) (Token, error) {
+	if word, ok := r.poll.tokens.Operate(); ok { // and nothing is allocated
+		return Token{r.poll, word}, nil
+	}
+	alive, cancel := r.control.whileAlive(ctx)
+	defer cancel()
+	t, err := r.poll.take(alive, polling.Holder{Kind: polling.Operating})
+	if err == nil {
+		return t, nil
+	}
+	if failure := r.Err(); failure != nil {
+		return Token{}, failure
+	}
+	return Token{}, fmt.Errorf("begin an operation: %w", err)
 }

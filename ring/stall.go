@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -74,14 +75,6 @@ const (
 	// a live rank takes whose CPUs are all busy.
 	placesWithin, placesLeast = 2 * time.Second, 300 * time.Millisecond
 )
-
-func (q *question) places(ctx context.Context) (any, error) {
-	var asked placesAsked
-	if err := q.read(&asked); err != nil {
-		return nil, err
-	}
-	return append([]diagnose.Place{q.r.stalls.own()}, q.r.stalls.at(ctx, q.side.Opposite(), asked.Hops-1)...), nil
-}
 
 // at asks the neighbour at a side where it is, and up to hops ranks in all beyond.
 // One that does not answer is the last.
@@ -187,4 +180,17 @@ func (s *Stalls) Waiting(what string, from []int, since time.Time) {
 	if control, err := s.control.ring(); err == nil {
 		control.Note(what, from, since)
 	}
+}
+
+// Awaited is a control operation that another rank has begun and that this one has
+// to begin next.
+type Awaited struct {
+	Purpose
+	By   string // the node that began it
+	Rank int    // this one
+}
+
+// String is as in "rank 3 (c) waits for rank 0 to make the connections for a tree".
+func (a Awaited) String() string {
+	return fmt.Sprintf("%s waits for rank %d to %s", a.By, a.Rank, a.ToDo())
 }

@@ -7,31 +7,6 @@ import (
 	"ringcli/verbs"
 )
 
-// State is how far a ring has come.
-type State = steps.State
-
-// The states of a ring. From Opened to Error they are what the queue pairs say,
-// the one that is behind counting; that the exchange was done and that a ping
-// came back is the ring's own knowledge.
-const (
-	StateNew         = steps.New
-	StateOpened      = steps.Opened
-	StateInitialised = steps.Initialised
-	StateExchanged   = steps.Exchanged
-	StateRTR         = steps.RTR
-	StateRTS         = steps.RTS
-	StateReady       = steps.Ready
-	StateError       = steps.Error // a queue pair is in ERR or SQE
-	StateFailed      = steps.Failed
-	StateClosed      = steps.Closed
-)
-
-// StepError is a step out of order; the ring is as it was.
-type StepError = steps.OrderError
-
-// State returns how far the ring has come. It asks the queue pairs.
-func (r *Ring) State() State { return r.table.standing(bothSides).State }
-
 var bothSides = []Side{Left, Right}
 
 // standing is how far some edges have come.
@@ -83,18 +58,6 @@ func (t *edgeTable) standing(sides []Side) standing {
 	return least
 }
 
-// Reached is how far the queue pairs to a neighbour have come, and the state of the one that
-// is behind: StateError if that is ERR or SQE.
-func (x *Ends) Reached(side Side) (State, verbs.QPState, error) {
-	x.table.mu.Lock()
-	defer x.table.mu.Unlock()
-	if x.table.edges[side] == nil {
-		return StateOpened, verbs.StateReset, nil
-	}
-	s, _ := x.table.standingOf(x.table.edges[side])
-	return s.State, s.qp, s.err
-}
-
 // standingOf asks the queue pairs of an edge, and returns the one that is behind or in error,
 // and whether they differ. It needs mu.
 func (t *edgeTable) standingOf(e *Edge) (least standing, differ bool) {
@@ -119,27 +82,6 @@ func (t *edgeTable) standingOfOne(e *Edge) standing {
 		s.State = steps.Of(attr.State, t.exchanged, e.pinged)
 	}
 	return s
-}
-
-// Usable returns nil if the queue pairs are in RTS and the ring has not failed,
-// else why operations cannot run. It asks the queue pairs, which costs two calls
-// of the device; Failed, for poll loops, costs nothing.
-func (r *Ring) Usable() error {
-	s := r.table.standing(bothSides)
-	r.table.mu.Lock()
-	failure, unclean := r.table.err, r.table.unclean
-	r.table.mu.Unlock()
-	switch {
-	case failure != nil:
-		return failure
-	case s.State != StateRTS && s.State != StateReady:
-		if failed := r.table.failedQueuePair(true); failed != nil {
-			return failed
-		}
-		return stepError("operation", s, StateReady)
-	default:
-		return unclean
-	}
 }
 
 // mayStep tells whether a step may be taken on some edges.

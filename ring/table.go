@@ -127,3 +127,50 @@ func (t *edgeTable) failedQueuePair(idle bool) *QueuePairError {
 	}
 	return nil
 }
+
+// signal is a channel that is closed, and replaced, when something has changed.
+type signal chan struct{}
+
+func (s *signal) notify() {
+	close(*s)
+	*s = make(chan struct{})
+}
+
+// meshEdges are the edges beside the ring's two. They are changed with the token and the
+// ring's mu: whoever has either may look.
+type meshEdges struct {
+	list []*Edge           // by ID from firstMesh on
+	made map[Purpose]*mesh // guarded by the ring's mu
+}
+
+func (m *meshEdges) to(rank int) *Edge {
+	for _, e := range m.list {
+		if e.Peer == rank {
+			return e
+		}
+	}
+	return nil
+}
+
+// drop releases all mesh edges. It needs the token; mu is the ring's.
+func (m *meshEdges) drop(mu *sync.Mutex) error {
+	mu.Lock()
+	edges := m.list
+	m.list, m.made = nil, nil
+	mu.Unlock()
+	return closeAll(edges)
+}
+
+// mesh is what Mesh made for one purpose.
+type mesh struct {
+	peers []int
+	edges []*Edge // in the order of peers
+}
+
+// farEnd says whose end is meant, and of the edge to whom.
+type farEnd struct {
+	Of int `json:"of"`
+	To int `json:"to"`
+	// Channel is that of an edge to a neighbour.
+	Channel int `json:"channel,omitempty"`
+}

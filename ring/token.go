@@ -2,7 +2,6 @@ package ring
 
 import (
 	"context"
-	"fmt"
 	"math/bits"
 	"sync/atomic"
 
@@ -28,36 +27,6 @@ type poller struct {
 	moved   [firstMesh + 1]atomic.Uint64 // polls that found completions of a side, or of the mesh
 
 	deferred, early []verbs.Completion // that came an operation too soon; needs the token
-}
-
-// Begin starts an operation over the queue pairs: it waits until the pings that
-// neighbours asked this rank to answer are done, at most for Options.Timeout, and has
-// the completions that the last operation deferred come first. Every token needs its End
-// or Release, on a ring that has failed, too.
-func (r *Ring) Begin(ctx context.Context) (Token, error) {
-	t, err := r.Hold(ctx)
-	if err == nil {
-		t.recall()
-	}
-	return t, err
-}
-
-// Hold is Begin for an operation that polls nothing: it keeps others from polling, and
-// from taking steps, until Release.
-func (r *Ring) Hold(ctx context.Context) (Token, error) {
-	if word, ok := r.poll.tokens.Operate(); ok { // and nothing is allocated
-		return Token{r.poll, word}, nil
-	}
-	alive, cancel := r.control.whileAlive(ctx)
-	defer cancel()
-	t, err := r.poll.take(alive, polling.Holder{Kind: polling.Operating})
-	if err == nil {
-		return t, nil
-	}
-	if failure := r.Err(); failure != nil {
-		return Token{}, failure
-	}
-	return Token{}, fmt.Errorf("begin an operation: %w", err)
 }
 
 // take waits for the token, at most Options.Timeout.
