@@ -40,6 +40,7 @@ import (
 	"ringcli/cli/transport"
 	"ringcli/configs"
 	launching "ringcli/ring/bootstrap/launch"
+	"ringcli/verbs"
 )
 
 func init() {
@@ -48,6 +49,10 @@ func init() {
 			return fmt.Errorf("there is no table %q: expected one of %s", text, strings.Join(names, ", "))
 		}
 		return nil
+	})
+	configs.Check("inject", func(text string) error {
+		_, err := verbs.ParseFaults(text)
+		return err
 	})
 }
 

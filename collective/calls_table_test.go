@@ -59,7 +59,7 @@ func wantTable(t *testing.T, errs []error, odd int) {
 func TestCallsOfAll(t *testing.T) {
 	const n, odd, idle = 4, 2, 3
 	w := newWorld(t, n, ring.Options{}, nil)
-	w.rings[idle].SetActivity("idle at its prompt")
+	w.rings[idle].Control().SetActivity("idle at its prompt")
 	k := newKit(w, 2000, reduce.Float32, reduce.Sum)
 	errs := w.each(func(rank int, c *Comm) error {
 		call := Call{Op: OpAllReduce, Count: 1024, Type: reduce.Float32, Reduction: reduce.Sum, CallOptions: ringWays[0], Send: k.send[rank].Addr(), Recv: k.recv[rank].Addr()}

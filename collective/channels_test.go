@@ -45,7 +45,7 @@ func TestChannels(t *testing.T) {
 					}
 					for _, r := range w.rings {
 						for channel := range channels {
-							end, err := r.OwnEnd(ring.Right.Edge().On(channel))
+							end, err := r.Ends().Own(ring.Right.Edge().On(channel))
 							if err != nil {
 								t.Fatal(err)
 							}
@@ -76,7 +76,7 @@ func TestChannelsCarryAlike(t *testing.T) {
 			var carried [channels]uint64
 			for channel := range channels {
 				for _, side := range []ring.Side{ring.Left, ring.Right} {
-					end, err := r.OwnEnd(side.Edge().On(channel))
+					end, err := r.Ends().Own(side.Edge().On(channel))
 					if err != nil {
 						t.Fatal(err)
 					}

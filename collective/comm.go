@@ -191,7 +191,7 @@ func (c *Comm) share(ctx context.Context, a *agree.Agreed) (err error) {
 		if c.options.Corrupt != nil {
 			return nil, errors.New(c.notShared())
 		}
-		return c.ring.SharedMemory(ctx)
+		return c.ring.Memory().Shared(ctx)
 	}
 	why := ""
 	if c.within, why, err = hostteam.New(ctx, team); err != nil {
@@ -342,7 +342,7 @@ func (c *Comm) leave() {
 // buffer goes back to its owner. The first failure is the one that counts.
 func (c *Comm) fail(err error) error {
 	c.ring.Fail(err)
-	err = c.ring.Settled(err)
+	err = c.ring.Failure().Settled(err)
 	first, keys := c.pool.End(err)
 	if !first {
 		return err

@@ -172,7 +172,7 @@ func (r *replayed) count(t *testing.T, w *world) {
 		for _, c := range counters {
 			sum[c.Name] += c.Value
 		}
-		if n := w.rings[rank].Stale(); n > 0 { // frames, in conversations that were refused
+		if n := w.rings[rank].Control().Stale(); n > 0 { // frames, in conversations that were refused
 			r.stale += n
 		}
 	}

@@ -30,7 +30,7 @@ func TestIdleRankIsNamed(t *testing.T) {
 				w := newWorld(t, n, ring.Options{Device: device}, nil)
 				k := newKit(w, 900, reduce.Int32, reduce.Sum)
 				k.runs(1, 900, way)
-				w.rings[idle].SetActivity("idle at its prompt")
+				w.rings[idle].Control().SetActivity("idle at its prompt")
 				w.timeout(4 * time.Second)
 				errs := w.each(func(rank int, c *Comm) error {
 					if rank == idle {

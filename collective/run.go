@@ -204,7 +204,7 @@ func (c *Comm) failed(k *Call, err error) error {
 		peer = completion.Peer
 	}
 	if peer >= 0 {
-		err = c.ring.Explain(context.Background(), peer, err) // it has its deadline
+		err = c.ring.Stalls().Explain(context.Background(), peer, err) // it has its deadline
 	}
 	err = c.fail(c.during(k, err))
 	c.watch.Token.Release() // unless the operation had ended

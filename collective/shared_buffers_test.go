@@ -98,7 +98,7 @@ func TestSharedRegions(t *testing.T) {
 	const n, count = 2, 50000
 	w := newWorld(t, n, ring.Options{Device: shared0}, nil)
 	w.must(func(rank int, c *Comm) error {
-		m, err := w.rings[rank].AllocMemory(12 * count)
+		m, err := w.rings[rank].Memory().Alloc(12 * count)
 		if err != nil {
 			return err
 		}

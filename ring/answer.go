@@ -1,16 +1,21 @@
 package ring
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
 	"time"
 
 	"ringcli/ring/bootstrap"
+	"ringcli/ring/bootstrap/verdict"
+	"ringcli/ring/diagnose"
+	"ringcli/ring/disagreement"
+	"ringcli/ring/polling"
 	"ringcli/ring/steps"
+	"ringcli/verbs"
 )
 
 // question is one of a neighbour, which came over the edge at a side of this rank.
@@ -26,7 +31,7 @@ func answerers() map[string]func(q *question, ctx context.Context) (any, error) 
 	return map[string]func(q *question, ctx context.Context) (any, error){
 		askAwaitRTR:       (*question).awaitRTR,
 		askConnectionData: (*question).connectionData,
-		askRunID:          func(q *question, ctx context.Context) (any, error) { return q.r.RunID(ctx) },
+		askRunID:          func(q *question, ctx context.Context) (any, error) { return q.r.control.RunID(ctx) },
 		askEnd:            (*question).end,
 		askFarEnd:         (*question).farEnd,
 		askTests:          (*question).tests,
@@ -38,23 +43,18 @@ func answerers() map[string]func(q *question, ctx context.Context) (any, error) 
 	}
 }
 
-// The questions that this file answers.
-const (
-	askAwaitRTR       = "await-rtr"       // answered when the queue pair can receive
-	askConnectionData = "connection-data" // what this end says in Exchange, once it is in INIT
-	askRunID          = "run-id"
-)
+// answers are the control ring's way to the answerers.
+type answers struct{ r *Ring }
 
-// answer is the control ring's way to the answerers.
-func (r *Ring) answer(ctx context.Context, kind string, _ int, side int, payload json.RawMessage) (any, error) {
+func (a *answers) answer(ctx context.Context, kind string, _ int, side int, payload json.RawMessage) (any, error) {
 	all := answerers()
 	f := all[kind]
 	if f == nil {
 		return nil, bootstrap.UnknownKind(kind, slices.Sorted(maps.Keys(all))...)
 	}
-	ctx, cancel := r.whileAlive(ctx)
+	ctx, cancel := a.r.control.whileAlive(ctx)
 	defer cancel()
-	return f(&question{r, Side(side), payload}, ctx)
+	return f(&question{a.r, Side(side), payload}, ctx)
 }
 
 // read reads what was asked.
@@ -82,31 +82,13 @@ func (q *question) connectionData(ctx context.Context) (any, error) {
 			return nil, err
 		}
 	}
-	q.r.mu.Lock()
-	e := q.r.edges[q.side]
-	q.r.mu.Unlock()
+	q.r.table.mu.Lock()
+	e := q.r.table.edges[q.side]
+	q.r.table.mu.Unlock()
 	if e == nil { // the ring was closed meanwhile
 		return nil, q.notReady()
 	}
 	return e.offer(), nil
-}
-
-// awaitedFor is what a neighbour is to do before it answers a question.
-var awaitedFor = map[string]string{askAwaitRTR: "take the step rtr", askConnectionData: "take the step init"}
-
-// ask asks the neighbour at a side. It waits until ctx ends.
-func ask[T any](ctx context.Context, r *Ring, side Side, kind string, payload any) (answer T, err error) {
-	raw, err := controlled(ctx, r, func(ctx context.Context, c *bootstrap.Control) (json.RawMessage, error) {
-		defer c.Begin(ctx, cmp.Or(awaitedFor[kind], "answer"), r.neighbour(side))()
-		return c.Ask(ctx, int(side), kind, payload)
-	})
-	if err != nil || len(raw) == 0 {
-		return answer, err
-	}
-	if err := json.Unmarshal(raw, &answer); err != nil {
-		return answer, fmt.Errorf("the answer of %s to %q makes no sense: %w", r.NodeName(r.neighbour(side)), kind, err)
-	}
-	return answer, nil
 }
 
 // awaitTick is the pause between two looks at a queue pair for what was changed
@@ -117,7 +99,7 @@ const awaitTick = 5 * time.Millisecond
 func (q *question) awaitEdge(ctx context.Context, from, to State) error {
 	r, side := q.r, q.side
 	return q.await(ctx, func() bool {
-		s := r.standing([]Side{side}).State
+		s := r.table.standing([]Side{side}).State
 		return s >= from && s <= to
 	}, q.notReady)
 }
@@ -126,9 +108,9 @@ func (q *question) awaitEdge(ctx context.Context, from, to State) error {
 func (q *question) awaitDevice(ctx context.Context, hostLocal bool) error {
 	r, side := q.r, q.side
 	device := func() (name string, local bool) {
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		if e := r.edges[side]; e != nil {
+		r.table.mu.Lock()
+		defer r.table.mu.Unlock()
+		if e := r.table.edges[side]; e != nil {
 			return e.device.Name, e.device.Attr.HostLocal
 		}
 		return "no device", false
@@ -152,9 +134,9 @@ func (q *question) await(ctx context.Context, holds func() bool, missing func() 
 	tick := time.NewTicker(awaitTick)
 	defer tick.Stop()
 	for {
-		r.mu.Lock()
-		stepped, failure := r.stepped, r.err
-		r.mu.Unlock()
+		r.table.mu.Lock()
+		stepped, failure := r.table.stepped, r.table.err
+		r.table.mu.Unlock()
 		if failure != nil {
 			return failure
 		}
@@ -173,18 +155,18 @@ func (q *question) await(ctx context.Context, holds func() bool, missing func() 
 // notReady says why the queue pair cannot be used, to the neighbour, and what to do here.
 func (q *question) notReady() error {
 	r, side := q.r, q.side
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	e := r.edges[side]
-	if r.err != nil {
-		return r.err
+	r.table.mu.Lock()
+	defer r.table.mu.Unlock()
+	e := r.table.edges[side]
+	if r.table.err != nil {
+		return r.table.err
 	}
 	if e == nil {
 		fix := ""
-		if r.state <= StateOpened {
-			fix = "; run " + steps.Names[r.state+1] + " there"
+		if r.table.state <= StateOpened {
+			fix = "; run " + steps.Names[r.table.state+1] + " there"
 		}
-		return fmt.Errorf("%s has no queue pair, its ring is %s%s", r.NodeName(r.rank), r.state, fix)
+		return fmt.Errorf("%s has no queue pair, its ring is %s%s", r.NodeName(r.rank), r.table.state, fix)
 	}
 	attr, _, err := e.QP.Query()
 	if err != nil {
@@ -193,51 +175,20 @@ func (q *question) notReady() error {
 	return fmt.Errorf("the %s queue pair of %s is %s: %s there", side, r.NodeName(r.rank), attr.State, steps.Remedies[attr.State])
 }
 
-// signal is a channel that is closed, and replaced, when something has changed.
-type signal chan struct{}
-
-func (s *signal) notify() {
-	close(*s)
-	*s = make(chan struct{})
-}
-
-// RunID returns what tells this bring-up of the ring from any other, the same on
-// all ranks, after Exchange. Rank 0 has made it up; others ask to the left, once.
-func (r *Ring) RunID(ctx context.Context) (string, error) {
-	ctx, cancel := context.WithTimeout(ctx, r.Timeout())
-	defer cancel()
-	// One asks for all: in a long ring each rank would pass on as many questions as
-	// there are ranks to its right.
-	select {
-	case r.asking <- struct{}{}:
-		defer func() { <-r.asking }()
-	case <-ctx.Done():
-		return "", fmt.Errorf("the run's id: %w", context.Cause(ctx))
-	}
-	if r.runID == "" {
-		id, err := ask[string](ctx, r, Left, askRunID, nil)
-		if err != nil {
-			return "", fmt.Errorf("the run's id: %w", err)
-		}
-		r.runID = id
-	}
-	return r.runID, nil
-}
-
 // AwaitNeighbours returns when the queue pairs of both neighbours that face this
 // rank can receive: what is sent before is lost, and may be sent once too often.
 func (r *Ring) AwaitNeighbours(ctx context.Context) error {
 	const name = "wait for the neighbours"
 	check := func() error {
-		if s := r.standing(bothSides); s.State < StateExchanged || s.State > StateReady {
+		if s := r.table.standing(bothSides); s.State < StateExchanged || s.State > StateReady {
 			return stepError(name, s, StateRTR)
 		}
 		return nil
 	}
-	return r.between(name, check).take(ctx, func(ctx context.Context, _ Token) error {
+	return between(r, name, check).take(ctx, func(ctx context.Context, _ Token) error {
 		ctx, cancel := context.WithTimeout(ctx, r.Timeout())
 		defer cancel()
-		_, err := askBoth[any](ctx, r, askAwaitRTR)
+		_, err := askBoth[any](ctx, r.control, askAwaitRTR)
 		return err
 	})
 }
@@ -247,23 +198,148 @@ type dataRequest struct {
 	HostLocal bool `json:"host_local"`
 }
 
-// askBoth asks both neighbours at once. One error is enough.
-func askBoth[T any](ctx context.Context, r *Ring, kind string) (answers [2]T, err error) {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	errs := make(chan error, len(answers))
-	for side := range answers {
-		go func() {
-			var err error
-			answers[side], err = ask[T](ctx, r, Side(side), kind, nil)
-			errs <- err
-		}()
-	}
-	for range answers {
-		if e := <-errs; e != nil && err == nil {
-			err = e
-			cancel()
+func (q *question) end(context.Context) (any, error) {
+	var asked endAsked // nothing asks for the first channel
+	if len(q.payload) > 0 {
+		if err := q.read(&asked); err != nil {
+			return nil, err
 		}
 	}
-	return answers, err
+	return ownEndOf(q.r.ends, q.side.Edge().On(asked.Channel))
+}
+
+func (q *question) farEnd(ctx context.Context) (any, error) {
+	x := q.r.ends
+	var asked farEnd
+	if err := json.Unmarshal(q.payload, &asked); err != nil || asked.Of < 0 || asked.Of >= len(x.of.nodes) || asked.To == x.of.rank {
+		return nil, fmt.Errorf("%s cannot read the question %s: do all ranks run the same version?", x.of.NodeName(x.of.rank), q.payload)
+	}
+	if asked.Of != x.of.rank {
+		return askOn[endAnswer](ctx, q, askFarEnd, asked)
+	}
+	x.table.mu.Lock()
+	e := x.table.mesh.to(asked.To)
+	x.table.mu.Unlock()
+	if e == nil {
+		return nil, fmt.Errorf("%s has no mesh edge to rank %d", x.of.NodeName(x.of.rank), asked.To)
+	}
+	return ownEndOf(x, e.ID)
+}
+
+func (q *question) tests(ctx context.Context) (any, error) {
+	var asked testsAsked
+	if err := q.read(&asked); err != nil {
+		return nil, err
+	}
+	if asked.Of != q.r.rank {
+		return askOn[[]verdict.Test](ctx, q, askTests, asked)
+	}
+	return q.r.stalls.tests(ctx, asked.But), nil
+}
+
+func (q *question) probe(ctx context.Context) (any, error) {
+	var asked probeAsked
+	if err := json.Unmarshal(q.payload, &asked); err != nil || len(asked.MTUs) > maxProbes || asked.Each < 1 || asked.Each > MostLoss || slices.ContainsFunc(asked.MTUs, func(m int) bool { return m < 0 || m > verbs.MTU4096.Bytes() }) {
+		return nil, fmt.Errorf("%s cannot read the question %s: do all ranks run the same version?", q.r.NodeName(q.r.rank), q.payload)
+	}
+	if asked.Edge.Of != q.r.rank {
+		return askOn[[]int](ctx, q, askProbe, asked)
+	}
+	q.r.table.mu.Lock()
+	p, ok := q.r.table.edgeTo(asked.Edge, q.side).prober()
+	q.r.table.mu.Unlock()
+	if !ok {
+		return nil, fmt.Errorf("%s has no edge to rank %d that can probe", q.r.NodeName(q.r.rank), asked.Edge.To)
+	}
+	if err := p.Probe(asked.Mark+1, asked.MTUs, asked.Each); err != nil {
+		return nil, err
+	}
+	return awaitProbes(ctx, p, asked.Mark, len(asked.MTUs)*asked.Each), nil
+}
+
+// askOn passes a question on, which is not for this rank.
+func askOn[T any](ctx context.Context, q *question, kind string, payload any) (T, error) {
+	answer, err := ask[T](ctx, q.r.control, q.side.Opposite(), kind, payload)
+	if e, ok := errors.AsType[*bootstrap.AnswerError](err); ok {
+		err = errors.New(e.Text) // as it was said
+	}
+	return answer, err
+}
+
+func (q *question) places(ctx context.Context) (any, error) {
+	var asked placesAsked
+	if err := q.read(&asked); err != nil {
+		return nil, err
+	}
+	return append([]diagnose.Place{q.r.stalls.own()}, q.r.stalls.at(ctx, q.side.Opposite(), asked.Hops-1)...), nil
+}
+
+// calls takes what a neighbour knows, and answers with what both know.
+func (q *question) calls(context.Context) (any, error) {
+	var told disagreement.Told
+	if err := json.Unmarshal(q.payload, &told); err != nil {
+		return nil, fmt.Errorf("%s cannot read %s, which is to tell what ranks call: %w", q.r.NodeName(q.r.rank), q.payload, err)
+	}
+	known, ok := q.r.stalls.tables.Hear(q.side, told)
+	if !ok {
+		return nil, fmt.Errorf("%s is at no operation of epoch %d: its ring is in epoch %d, is asked about too many operations, or closes", q.r.NodeName(q.r.rank), told.Epoch, q.r.Epoch())
+	}
+	return known, nil
+}
+
+// ping answers the pings of a neighbour.
+func (q *question) ping(ctx context.Context) (any, error) {
+	r, side := q.r, q.side
+	var asked pingRequest
+	if err := json.Unmarshal(q.payload, &asked); err != nil || asked.Total == 0 || asked.Patience <= 0 {
+		return nil, fmt.Errorf("%s cannot read the request %s for a ping: do all ranks run the same version?", r.NodeName(r.rank), q.payload)
+	}
+	soon, cancel := context.WithTimeout(ctx, grace)
+	defer cancel()
+	if r.table.standing([]Side{side}).State == StateError {
+		return nil, q.notReady()
+	}
+	if err := q.awaitEdge(soon, StateRTS, StateReady); err != nil {
+		return nil, err
+	}
+	t, err := r.poll.take(soon, polling.Holder{Kind: polling.Pinging})
+	if err != nil {
+		return nil, fmt.Errorf("%s is busy: %w", r.NodeName(r.rank), err)
+	}
+	defer t.Release()
+	if s := r.table.standing([]Side{side}).State; s != StateRTS && s != StateReady {
+		return nil, q.notReady() // a step was faster
+	}
+	// The asker gives up first, which ends ctx: it knows more of what it awaits.
+	x := &ping{edge: r.table.edges[side], seq: asked.Seq, total: asked.Total, patience: 2 * asked.Patience}
+	r.pings.enter(x)
+	defer r.pings.leave(x)
+	if _, err := ask[any](ctx, r.control, side, askGo, asked); err != nil {
+		return nil, err
+	}
+	err = r.pings.drive(ctx, t, x)
+	if err != nil {
+		err = fmt.Errorf("%s had answered %d of %d pings: %w", r.NodeName(r.rank), x.done, x.total, err)
+		r.pings.markUnclean(err)
+	}
+	return nil, err
+}
+
+// pingGo sends the first ping, now that the neighbour listens.
+func (q *question) pingGo(context.Context) (any, error) {
+	r, side := q.r, q.side
+	var asked pingRequest
+	if err := json.Unmarshal(q.payload, &asked); err != nil {
+		return nil, fmt.Errorf("%s cannot read the word to go: %w", r.NodeName(r.rank), err)
+	}
+	p := r.pings
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, x := range p.running {
+		if x.asks && x.seq == asked.Seq && x.edge.Side == side && !x.posted && !x.over() {
+			p.send(x)
+			return nil, nil
+		}
+	}
+	return nil, fmt.Errorf("%s has given up the ping", r.NodeName(r.rank))
 }

@@ -11,45 +11,45 @@ import (
 // Init creates the queue pairs to both neighbours and their memory, unless they are there,
 // brings them to INIT and posts the receives.
 func (r *Ring) Init(ctx context.Context, v Values) error {
-	return r.step(StateInitialised, v).take(ctx, func(context.Context, Token) error {
-		for side, on := range r.chosen {
-			if r.edges[side] != nil {
+	return stepTo(r, StateInitialised, v).take(ctx, func(context.Context, Token) error {
+		for side, on := range r.table.chosen {
+			if r.table.edges[side] != nil {
 				continue
 			}
-			e, err := newChannels(r, Side(side), on)
+			e, err := r.devices.newChannels(Side(side), on)
 			if err != nil {
 				return err
 			}
-			r.change(func() { r.edges[side] = e })
+			r.table.change(func() { r.table.edges[side] = e })
 		}
-		for _, e := range slices.Concat(r.edges[Left].Channels(), r.edges[Right].Channels()) {
+		for _, e := range slices.Concat(r.table.edges[Left].Channels(), r.table.edges[Right].Channels()) {
 			if err := e.describe(); err != nil {
 				return err
 			}
 		}
-		r.change(func() { r.exchanged = false })
-		return r.eachBehind(v, StateInitialised, func(e *Edge) error { return e.toInit(v) })
+		r.table.change(func() { r.table.exchanged = false })
+		return r.table.eachBehind(v, StateInitialised, func(e *Edge) error { return e.toInit(v) })
 	})
 }
 
 // eachBehind takes a step on the edges that it is for and that have not taken it
 // yet: a step that failed half-way goes on where it stopped.
-func (r *Ring) eachBehind(v Values, to State, do func(*Edge) error) error {
+func (t *edgeTable) eachBehind(v Values, to State, do func(*Edge) error) error {
 	for _, side := range v.Sides() {
-		if r.standing([]Side{side}).State >= to {
+		if t.standing([]Side{side}).State >= to {
 			continue
 		}
-		for _, e := range r.edges[side].Channels() {
+		for _, e := range t.edges[side].Channels() {
 			var reached State
-			r.change(func() { reached = r.standingOfOne(e).State })
+			t.change(func() { reached = t.standingOfOne(e).State })
 			if reached >= to {
 				continue
 			}
 			if err := do(e); err != nil {
-				return fmt.Errorf("%s queue pair, to %s: %w", e.ID.Name(), r.NodeName(e.Peer), err)
+				return fmt.Errorf("%s queue pair, to %s: %w", e.ID.Name(), t.of.NodeName(e.Peer), err)
 			}
 		}
-		r.change(func() { r.stepped.notify() })
+		t.change(func() { t.stepped.notify() })
 	}
 	return nil
 }
@@ -58,15 +58,15 @@ func (r *Ring) eachBehind(v Values, to State, do func(*Edge) error) error {
 // receive. A rank that sends before its neighbours can receive, too, loses what it sends:
 // AwaitNeighbours.
 func (r *Ring) RTR(ctx context.Context, v Values) error {
-	return r.step(StateRTR, v).take(ctx, func(context.Context, Token) error {
-		return r.eachBehind(v, StateRTR, func(e *Edge) error { return e.toRTR(v) })
+	return stepTo(r, StateRTR, v).take(ctx, func(context.Context, Token) error {
+		return r.table.eachBehind(v, StateRTR, func(e *Edge) error { return e.toRTR(v) })
 	})
 }
 
 // RTS takes the queue pairs to RTS: they can send.
 func (r *Ring) RTS(ctx context.Context, v Values) error {
-	return r.step(StateRTS, v).take(ctx, func(context.Context, Token) error {
-		return r.eachBehind(v, StateRTS, func(e *Edge) error { return e.toRTS(v) })
+	return stepTo(r, StateRTS, v).take(ctx, func(context.Context, Token) error {
+		return r.table.eachBehind(v, StateRTS, func(e *Edge) error { return e.toRTS(v) })
 	})
 }
 
@@ -78,18 +78,18 @@ func (r *Ring) RTS(ctx context.Context, v Values) error {
 // before and made anew afterwards.
 func (r *Ring) Reset(ctx context.Context) error {
 	mayReset := func() error {
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		if r.state == StateOpened && r.edges[Left] != nil && r.edges[Right] != nil {
+		r.table.mu.Lock()
+		defer r.table.mu.Unlock()
+		if r.table.state == StateOpened && r.table.edges[Left] != nil && r.table.edges[Right] != nil {
 			return nil
 		}
-		return stepError("reset", standing{State: r.state, err: r.err}, StateExchanged)
+		return stepError("reset", standing{State: r.table.state, err: r.table.err}, StateExchanged)
 	}
-	return r.between("reset", mayReset).take(ctx, func(_ context.Context, t Token) error {
-		if err := r.mesh.drop(&r.mu); err != nil {
+	return between(r, "reset", mayReset).take(ctx, func(_ context.Context, t Token) error {
+		if err := r.table.mesh.drop(&r.table.mu); err != nil {
 			return err
 		}
-		for _, e := range r.queuePairs() {
+		for _, e := range r.table.queuePairs() {
 			if err := e.QP.Modify(verbs.QPAttr{State: verbs.StateReset}, verbs.AttrState); err != nil {
 				return fmt.Errorf("%s queue pair: %w", e.ID.Name(), err)
 			}
@@ -104,11 +104,11 @@ func (r *Ring) Reset(ctx context.Context) error {
 		}
 		r.devices.events.Forget(false)
 		r.pings.reset()
-		r.deferred, r.early = r.deferred[:0], r.early[:0]
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		r.exchanged, r.unclean = false, nil
-		for _, e := range r.queuePairs() {
+		r.poll.deferred, r.poll.early = r.poll.deferred[:0], r.poll.early[:0]
+		r.table.mu.Lock()
+		defer r.table.mu.Unlock()
+		r.table.exchanged, r.table.unclean = false, nil
+		for _, e := range r.table.queuePairs() {
 			e.Remote, e.MTU, e.Outstanding, e.pinged, e.compared = connectionData{}, 0, 0, false, false
 		}
 		return nil

@@ -33,12 +33,12 @@ func TestChannels(t *testing.T) {
 			check := func() {
 				t.Helper()
 				for _, r := range world {
-					peers, err := r.Peers()
+					peers, err := r.Ends().Status()
 					if err != nil || len(peers) != 2*channels || r.State() != StateReady {
 						t.Fatalf("rank %d is %s and has %d queue pairs, %v: expected %d", r.Rank(), r.State(), len(peers), err, 2*channels)
 					}
 					for _, p := range peers {
-						own, peer, err := r.Ends(t.Context(), p.ID)
+						own, peer, err := r.Ends().Both(t.Context(), p.ID)
 						if err != nil {
 							t.Fatal(err)
 						}
@@ -117,7 +117,7 @@ func TestRails(t *testing.T) {
 		if n := len(r.Devices()); n != 2 {
 			t.Fatalf("rank %d has %d devices, want 2", r.Rank(), n)
 		}
-		peers, err := r.Peers()
+		peers, err := r.Ends().Status()
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -36,7 +36,7 @@ func compareAll(t *testing.T, world []*Ring, when string) {
 	t.Helper()
 	for _, r := range world {
 		for _, side := range []Side{Left, Right} {
-			own, peer, err := r.Ends(t.Context(), side.Edge())
+			own, peer, err := r.Ends().Both(t.Context(), side.Edge())
 			if err != nil {
 				t.Fatalf("%s: rank %d, %s: %v", when, r.Rank(), side, err)
 			}
@@ -46,7 +46,7 @@ func compareAll(t *testing.T, world []*Ring, when string) {
 			if out := loud(diagnose.Compare(&own, &peer)); len(out) > 0 {
 				t.Errorf("%s: rank %d, %s: false alarms: %s", when, r.Rank(), side, strings.Join(out, "\n"))
 			}
-			if out := loud(r.Diagnose(t.Context(), side.Edge(), nil)); len(out) > 0 {
+			if out := loud(r.Ends().Diagnose(t.Context(), side.Edge(), nil)); len(out) > 0 {
 				t.Errorf("%s: rank %d, %s: false diagnoses: %s", when, r.Rank(), side, strings.Join(out, "\n"))
 			}
 		}
@@ -130,7 +130,7 @@ func TestCompareHealthyOutOfStep(t *testing.T) {
 			}
 			for _, r := range world {
 				for _, side := range []Side{Left, Right} {
-					own, peer, err := r.Ends(t.Context(), side.Edge())
+					own, peer, err := r.Ends().Both(t.Context(), side.Edge())
 					if err != nil {
 						t.Fatal(err)
 					}

@@ -30,29 +30,29 @@ func (e *UnfitError) FailureCode() codes.Code {
 	return codes.Failed
 }
 
-// Compared compares both ends of the edges of some sides, where that is left to the operator
+// Compare compares both ends of the edges of some sides, where that is left to the operator
 // (Options.ByHand): a ping is so short that it passes where operations would fail. Its error
 // is an UnfitError. A neighbour that does not say what its end is tells nothing of it.
-func (r *Ring) Compared(ctx context.Context, sides ...Side) error {
-	if !r.opts.ByHand {
+func (x *Ends) Compare(ctx context.Context, sides ...Side) error {
+	if !x.byHand {
 		return nil // RTR has agreed on all
 	}
 	var faults []diagnose.Finding
 	for _, side := range sides {
-		r.mu.Lock()
-		e := r.edges[side]
+		x.table.mu.Lock()
+		e := x.table.edges[side]
 		done := e == nil || e.compared
-		r.mu.Unlock()
+		x.table.mu.Unlock()
 		if done {
 			continue
 		}
-		own, peer, err := r.Ends(ctx, side.Edge())
+		own, peer, err := x.Both(ctx, side.Edge())
 		if err != nil {
 			continue
 		}
 		found := slices.DeleteFunc(diagnose.Compare(&own, &peer), func(f diagnose.Finding) bool { return f.Severity != diagnose.Fault })
 		faults = append(faults, found...)
-		r.change(func() { e.compared = len(found) == 0 })
+		x.table.change(func() { e.compared = len(found) == 0 })
 	}
 	if len(faults) > 0 {
 		return &UnfitError{faults}

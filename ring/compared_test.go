@@ -16,7 +16,7 @@ func TestPingComparesBothEnds(t *testing.T) {
 	pings := map[string]func(r *Ring) error{
 		"of all ranks": func(r *Ring) error { _, err := r.Ping(t.Context(), 1); return err },
 		"of a side":    func(r *Ring) error { _, err := r.PingSide(t.Context(), Right, 1); return err },
-		"none":         func(r *Ring) error { return r.Compared(t.Context(), Left, Right) },
+		"none":         func(r *Ring) error { return r.ends.Compare(t.Context(), Left, Right) },
 	}
 	for _, name := range []string{"of all ranks", "of a side", "none"} {
 		for i, err := range each(w.world, pings[name]) {

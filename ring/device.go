@@ -1,18 +1,9 @@
 package ring
 
 import (
-	"slices"
-
 	"ringcli/configs/usage"
-	"ringcli/ring/device"
 	"ringcli/verbs"
 )
-
-// Device is one that edges are on.
-type Device = device.Device
-
-// Registration is memory that is registered on every device of the ring.
-type Registration = device.Registration
 
 // completions is the capacity of the completion queue of a rank of a ring of n: for
 // all requests on the channels of its two edges and on the edges of a mesh.
@@ -36,31 +27,4 @@ func enough(name string, d verbs.DeviceAttr, n, channels int) error {
 		}
 	}
 	return nil
-}
-
-// Devices returns the devices that the edges use, after Open.
-func (r *Ring) Devices() []*Device {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return slices.Clone(r.devices.list)
-}
-
-// DeviceTo returns the device that an edge uses, or will use, and why,
-// after Open; nil before, and for an edge that is not there.
-func (r *Ring) DeviceTo(id EdgeID) (d *Device, why string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if id >= 0 && !id.IsMesh() && r.Edge(id) == nil {
-		return r.chosen[id.First()].device, r.chosen[id.First()].why
-	}
-	if e := r.Edge(id); e != nil {
-		return e.device, e.why
-	}
-	return nil, ""
-}
-
-// edgeDevice is the device to a neighbour, and why that one.
-type edgeDevice struct {
-	device *Device
-	why    string
 }

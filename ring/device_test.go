@@ -220,14 +220,14 @@ func TestLimits(t *testing.T) {
 	t.Run("unknown", func(t *testing.T) {
 		d := newOdd(t, &oddDevice{attr: func(a *verbs.DeviceAttr) { *a = verbs.DeviceAttr{MaxQPRDAtomic: 16} }})
 		world := connect(t, 2, func(_ int, o *Options) { o.Device = d.name })
-		if end, err := world[0].OwnEnd(Right.Edge()); err != nil || end.MaxRDAtomic != 16 {
+		if end, err := world[0].Ends().Own(Right.Edge()); err != nil || end.MaxRDAtomic != 16 {
 			t.Errorf("%d READs in flight, %v: expected 16", end.MaxRDAtomic, err)
 		}
 	})
 	t.Run("READs", func(t *testing.T) {
 		d := newOdd(t, &oddDevice{attr: func(a *verbs.DeviceAttr) { a.MaxQPInitRDAtomic = 3 }})
 		world := connect(t, 2, func(_ int, o *Options) { o.Device = d.name })
-		if end, err := world[0].OwnEnd(Right.Edge()); err != nil || end.MaxRDAtomic != 3 {
+		if end, err := world[0].Ends().Own(Right.Edge()); err != nil || end.MaxRDAtomic != 3 {
 			t.Errorf("%d READs in flight, %v: expected 3", end.MaxRDAtomic, err)
 		}
 	})

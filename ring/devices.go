@@ -1,7 +1,6 @@
 package ring
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -22,7 +21,13 @@ import (
 // devices are those that the edges of a ring are on, and what is registered on all of
 // them.
 type devices struct {
-	r       *Ring
+	of      *membership // never changed, as the next
+	opts    *Options
+	table   *edgeTable
+	host    *Host
+	faults  *Faults
+	owner   *edgeOwner
+	fail    func(error)    // Ring.Fail
 	events  watch.Events   // bad ones of all of them
 	failing sync.WaitGroup // the goroutines that fail the ring since one came
 
@@ -30,6 +35,28 @@ type devices struct {
 	last int       // index in list of the one that was polled last; needs the token
 
 	memory device.Memory // registered on each of them; its lock is taken before the ring's mu
+}
+
+// all returns those that are open.
+func (ds *devices) all() []*Device {
+	ds.table.mu.Lock()
+	defer ds.table.mu.Unlock()
+	return slices.Clone(ds.list)
+}
+
+// to returns the device that an edge uses, or will use, and why; nil if there is none.
+func (ds *devices) to(id EdgeID) (d *Device, why string) {
+	t := ds.table
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	e := t.edge(id)
+	switch {
+	case e != nil:
+		return e.device, e.why
+	case id >= 0 && !id.IsMesh():
+		return t.chosen[id.First()].device, t.chosen[id.First()].why
+	}
+	return nil, ""
 }
 
 // on returns the open device of a kind, or opens it, for the edges to some
@@ -44,7 +71,7 @@ func (ds *devices) on(local bool, peers ...int) (*Device, error) {
 	if p := locality.SharedMemory(); local && p != nil && name == route.Auto {
 		name = p.Name()
 	}
-	from, why, err := route.Device(name, ds.r.local)
+	from, why, err := route.Device(name, ds.host.local)
 	if err != nil {
 		return nil, usage.If(err, verbs.ErrNoDevice, verbs.ErrInvalid)
 	}
@@ -53,7 +80,7 @@ func (ds *devices) on(local bool, peers ...int) (*Device, error) {
 
 // names are the devices that were asked for.
 func (ds *devices) names() []string {
-	names, _ := device.Names(ds.r.opts.Device) // New has looked at them
+	names, _ := device.Names(ds.opts.Device) // New has looked at them
 	return names
 }
 
@@ -70,7 +97,7 @@ func (ds *devices) rail(first edgeDevice, channel int) (edgeDevice, error) {
 			return edgeDevice{d, why}, nil
 		}
 	}
-	from, _, err := route.Device(names[place], ds.r.local)
+	from, _, err := route.Device(names[place], ds.host.local)
 	if err != nil {
 		return edgeDevice{}, usage.If(err, verbs.ErrNoDevice, verbs.ErrInvalid)
 	}
@@ -81,7 +108,6 @@ func (ds *devices) rail(first edgeDevice, channel int) (edgeDevice, error) {
 // open opens a device for the edges to some ranks, and makes what they
 // share. The memory that is registered with the ring is registered there, too.
 func (ds *devices) open(from verbs.Device, why string, rail int, peers []int) (d *Device, err error) {
-	r := ds.r
 	d = &Device{Name: from.Name(), Why: why, Rail: rail}
 	if err = ds.setUp(d, from, peers); err == nil {
 		err = ds.include(d)
@@ -95,7 +121,7 @@ func (ds *devices) open(from verbs.Device, why string, rail int, peers []int) (d
 	for _, x := range d.GID.Rejected {
 		trace.Debug(trace.Ring, "GID not taken", slog.Int("gid_index", x.Index), slog.String("gid", x.GID.String()), slog.String("why", x.Reason))
 	}
-	if d.Attr.VendorID == device.RXEVendor && *r.opts.RetryCnt == 7 {
+	if d.Attr.VendorID == device.RXEVendor && *ds.opts.RetryCnt == 7 {
 		trace.Warn(trace.Ring, "retry-cnt 7 never ends on rdma_rxe: a neighbour that is gone is noticed by the control ring alone; use at most 6",
 			slog.String("device", d.Name))
 	}
@@ -104,40 +130,39 @@ func (ds *devices) open(from verbs.Device, why string, rail int, peers []int) (d
 
 // setUp opens a device and makes the objects on it.
 func (ds *devices) setUp(d *Device, from verbs.Device, peers []int) error {
-	r := ds.r
 	o := verbs.OpenOptions{
-		LocalAddr: r.local, UDPPort: r.opts.UDPPort, OnEvent: func(e verbs.AsyncEvent) { ds.event(d.Name, e) },
+		LocalAddr: ds.host.local, UDPPort: ds.opts.UDPPort, OnEvent: func(e verbs.AsyncEvent) { ds.event(d.Name, e) },
 	}
 	if d.Rail > 0 {
 		var err error
-		if o.LocalAddr, err = route.Beside(from, r.opts.Port, r.local); err != nil {
+		if o.LocalAddr, err = route.Beside(from, ds.opts.Port, ds.host.local); err != nil {
 			return usage.If(err, verbs.ErrInvalid)
 		}
 		o.UDPPort, o.OwnPort = 0, slices.ContainsFunc(ds.list, func(other *Device) bool { return other.Name == d.Name })
 	}
-	want := route.Want{Index: r.opts.GIDIndex, Local: o.LocalAddr}
+	want := route.Want{Index: ds.opts.GIDIndex, Local: o.LocalAddr}
 	for _, peer := range peers {
-		if peer != r.rank {
-			want.Peers = append(want.Peers, r.addrs[peer].Addr())
+		if peer != ds.of.rank {
+			want.Peers = append(want.Peers, ds.host.addrs[peer].Addr())
 		}
 	}
-	if err := d.Open(from, o, r.opts.Port, want); err != nil {
+	if err := d.Open(from, o, ds.opts.Port, want); err != nil {
 		return usage.If(err, verbs.ErrInvalid)
 	}
-	if err := enough(d.Name, d.Attr, len(r.nodes), r.opts.Channels); err != nil {
+	if err := enough(d.Name, d.Attr, len(ds.of.nodes), ds.opts.Channels); err != nil {
 		return err
 	}
 	if err := d.AllocPD(); err != nil {
 		return err
 	}
-	return d.CreateCQ(completions(len(r.nodes), r.opts.Channels))
+	return d.CreateCQ(completions(len(ds.of.nodes), ds.opts.Channels))
 }
 
 // include makes a device one of the ring's.
 func (ds *devices) include(d *Device) error {
 	ds.memory.Lock()
 	defer ds.memory.Unlock()
-	if f := ds.r.faults.Load(); f != nil {
+	if f := ds.faults.current.Load(); f != nil {
 		if err := f.Into(d); err != nil {
 			return err
 		}
@@ -154,8 +179,8 @@ func (ds *devices) include(d *Device) error {
 	if err := ds.memory.Include(d); err != nil {
 		return err
 	}
-	ds.r.mu.Lock()
-	defer ds.r.mu.Unlock()
+	ds.table.mu.Lock()
+	defer ds.table.mu.Unlock()
 	ds.list = append(ds.list, d)
 	return nil
 }
@@ -164,7 +189,7 @@ func (ds *devices) include(d *Device) error {
 func (ds *devices) exclude(d *Device) error {
 	ds.memory.Lock()
 	defer ds.memory.Unlock()
-	ds.r.change(func() {
+	ds.table.change(func() {
 		ds.list = slices.DeleteFunc(slices.Clone(ds.list), func(other *Device) bool { return other == d })
 	})
 	return errors.Join(ds.memory.Exclude(d), d.Close())
@@ -174,23 +199,22 @@ func (ds *devices) exclude(d *Device) error {
 // Exchange, in which the neighbours say where they are, has the last word. A
 // neighbour whose address is one of this machine will be on it.
 func (ds *devices) openExpected() error {
-	r := ds.r
 	ds.events.Forget(true)
-	own := r.opts.Locality()
+	own := ds.opts.Locality()
 	var expected [2]locality.Choice
 	var network []int
 	for side := range expected {
-		c, peer := &expected[side], r.neighbour(Side(side))
-		c.HostLocal = own.AskedHostLocal || own.Auto() && own.NoSHM == "" && locality.IsLocal(r.addrs[peer].Addr())
+		c, peer := &expected[side], ds.of.neighbour(Side(side))
+		c.HostLocal = own.AskedHostLocal || own.Auto() && own.NoSHM == "" && locality.IsLocal(ds.host.addrs[peer].Addr())
 		switch {
 		case own.AskedHostLocal || !own.Auto():
 			c.Why = own.Asked + " was asked for"
 		case c.HostLocal:
-			c.Why = r.NodeName(peer) + " has an address of this machine; exchange will tell"
+			c.Why = ds.of.NodeName(peer) + " has an address of this machine; exchange will tell"
 		case own.NoSHM != "":
 			c.Why = "no shared memory: " + own.NoSHM
 		default:
-			c.Why = r.NodeName(peer) + " is elsewhere; exchange will tell"
+			c.Why = ds.of.NodeName(peer) + " is elsewhere; exchange will tell"
 		}
 		if !c.HostLocal {
 			network = append(network, peer)
@@ -203,22 +227,22 @@ func (ds *devices) openExpected() error {
 			return err
 		}
 		chosen[side] = edgeDevice{d, d.Because(c.Why)}
-		for channel := range r.opts.Channels {
+		for channel := range ds.opts.Channels {
 			if _, err := ds.rail(chosen[side], channel); err != nil {
 				return err
 			}
 		}
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.chosen = chosen
+	ds.table.mu.Lock()
+	defer ds.table.mu.Unlock()
+	ds.table.chosen = chosen
 	return nil
 }
 
 func (ds *devices) closeUnused() error {
 	var errs []error
 	for _, d := range slices.Clone(ds.list) {
-		if !slices.ContainsFunc(ds.r.queuePairs(), func(e *Edge) bool { return e.device == d }) {
+		if !slices.ContainsFunc(ds.table.queuePairs(), func(e *Edge) bool { return e.device == d }) {
 			errs = append(errs, ds.exclude(d))
 		}
 	}
@@ -231,7 +255,7 @@ func (ds *devices) poll(wc []verbs.Completion) (n int, err error) {
 		ds.last = (ds.last + 1) % len(ds.list) // the one that is busy does not keep the others waiting
 		d := ds.list[ds.last]
 		got, err := d.CQ.Poll(wc[n:])
-		noted(ds.r, wc[n:n+got])
+		noted(ds.table, wc[n:n+got])
 		n += got
 		if err != nil || n > 0 && n == len(wc) {
 			return n, err
@@ -244,7 +268,6 @@ func (ds *devices) poll(wc []verbs.Completion) (n int, err error) {
 // does not wait. A port that is down is kept in mind only: links flap, and retries
 // may outlast that.
 func (ds *devices) event(device string, e verbs.AsyncEvent) {
-	r := ds.r
 	ds.events.Note(device, e, time.Now())
 	level := trace.Debug
 	if e.Type.Bad() {
@@ -254,42 +277,21 @@ func (ds *devices) event(device string, e verbs.AsyncEvent) {
 	switch e.Type {
 	case verbs.EventDeviceFatal:
 	case verbs.EventQPFatal, verbs.EventCQErr:
-		if r.opts.ByHand {
+		if ds.opts.ByHand {
 			return // an operator may reset the queue pair
 		}
 	default:
 		return
 	}
-	err := &DeviceError{Rank: r.rank, Node: r.nodes[r.rank].String(), Device: device, Event: e}
-	ds.failing.Go(func() { r.Fail(err) })
-}
-
-// NewWaiter returns a waiter on the CQ, of the policy in Options. With several
-// devices there is no one channel to block on, and it sleeps instead.
-func (r *Ring) NewWaiter() verbs.Waiter {
-	w := verbs.Waiter{Policy: r.opts.Wait, Affinity: r.Affinity()}
-	var used []*Device
-	for _, e := range r.queuePairs() {
-		if !slices.Contains(used, e.device) {
-			used = append(used, e.device)
-		}
-	}
-	if len(used) == 1 {
-		w.CQ, w.Channel = used[0].CQ, used[0].Channel
-	}
-	for i, d := range used {
-		if i == 0 || d.Attr.MaxSpins < w.MaxSpins {
-			w.MaxSpins = d.Attr.MaxSpins
-		}
-	}
-	return w
+	err := &DeviceError{Rank: ds.of.rank, Node: ds.of.nodes[ds.of.rank].String(), Device: device, Event: e}
+	ds.failing.Go(func() { ds.fail(err) })
 }
 
 // noted takes note of completions that were polled. It allocates nothing.
-func noted(r *Ring, wc []verbs.Completion) {
+func noted(t *edgeTable, wc []verbs.Completion) {
 	for i := range wc {
-		if !r.Edge(EdgeID(wc[i].ID >> 48)).noted(&wc[i]) { // its ID is of another making
-			_ = r.edges[Left].noted(&wc[i]) || r.edges[Right].noted(&wc[i])
+		if !t.edge(EdgeID(wc[i].ID >> 48)).noted(&wc[i]) { // its ID is of another making
+			_ = t.edges[Left].noted(&wc[i]) || t.edges[Right].noted(&wc[i])
 		}
 	}
 }
@@ -320,7 +322,9 @@ func (o *Options) Locality() locality.Locality {
 }
 
 // bothNames names a rank's end and its peer's for locality.Choose.
-func bothNames(r *Ring, peer int) [2]string { return [2]string{r.NodeName(r.rank), r.NodeName(peer)} }
+func bothNames(m *membership, peer int) [2]string {
+	return [2]string{m.NodeName(m.rank), m.NodeName(peer)}
+}
 
 // chosen returns the device for an edge to a rank of some, as both ends chose it.
 func (ds *devices) chosen(c locality.Choice, peers ...int) (edgeDevice, error) {
@@ -331,14 +335,24 @@ func (ds *devices) chosen(c locality.Choice, peers ...int) (edgeDevice, error) {
 	return edgeDevice{d, d.Because(c.Why)}, nil
 }
 
-// DeviceBeside returns the device for queue pairs to some ranks that are no edges, as both ends
-// chose it.
-func (r *Ring) DeviceBeside(ctx context.Context, c locality.Choice, peers ...int) (*Device, error) {
-	t, err := r.Hold(ctx)
-	if err != nil {
-		return nil, err
+// newChannels makes the edge to a neighbour with all its channels.
+func (ds *devices) newChannels(side Side, on edgeDevice) (first *Edge, err error) {
+	for channel := range ds.opts.Channels {
+		var e *Edge
+		on, err := ds.rail(on, channel)
+		if err == nil {
+			e, err = newEdge(ds.owner, side.Edge().On(channel), ds.of.neighbour(side), on, ds.opts.room())
+		}
+		switch {
+		case err != nil && first != nil:
+			return nil, errors.Join(err, first.close())
+		case err != nil:
+			return nil, err
+		case first == nil:
+			first = e
+		default:
+			first.beside = append(first.beside, e)
+		}
 	}
-	defer t.Release()
-	on, err := r.devices.chosen(c, peers...)
-	return on.device, err
+	return first, nil
 }

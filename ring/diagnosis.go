@@ -13,20 +13,20 @@ import (
 	"ringcli/verbs"
 )
 
-// Ends returns both ends of an edge as they were at one moment: the own one was
+// Both returns both ends of an edge as they were at one moment: the own one was
 // the same before and after the neighbour's was asked for. If the edge does not
 // come to rest within a few tries, Busy of the own end says so.
-func (r *Ring) Ends(ctx context.Context, id EdgeID) (own, peer diagnose.End, err error) {
-	if own, err = r.OwnEnd(id); err != nil {
+func (x *Ends) Both(ctx context.Context, id EdgeID) (own, peer diagnose.End, err error) {
+	if own, err = x.Own(id); err != nil {
 		return own, peer, err
 	}
 	const tries = 4
 	for range tries {
-		if peer, err = r.PeerEnd(ctx, id); err != nil {
+		if peer, err = x.Peer(ctx, id); err != nil {
 			return own, peer, err
 		}
 		before := own
-		if own, err = r.OwnEnd(id); err != nil || diagnose.SameMoment(&before, &own) {
+		if own, err = x.Own(id); err != nil || diagnose.SameMoment(&before, &own) {
 			return own, peer, err
 		}
 	}
@@ -40,53 +40,53 @@ func (r *Ring) Ends(ctx context.Context, id EdgeID) (own, peer diagnose.End, err
 // edge is none of this one. It asks the neighbour over TCP for its end. The likeliest
 // finding comes first: what the own device reported comes before what follows from
 // it. A healthy edge has notes at most.
-func (r *Ring) Diagnose(ctx context.Context, id EdgeID, cause error) []diagnose.Finding {
-	found, netdev := diagnosis(ctx, r, id, cause)
-	if cause == nil && !r.Failed() {
+func (x *Ends) Diagnose(ctx context.Context, id EdgeID, cause error) []diagnose.Finding {
+	found, netdev := diagnosis(ctx, x, id, cause)
+	if cause == nil && !x.table.failed.Load() {
 		return found
 	}
-	d, _ := r.DeviceTo(id)
+	d, _ := x.devices.to(id)
 	if d == nil {
 		return found
 	}
-	happened := r.devices.events.Findings(d.Name, netdev, r.rank, time.Now())
-	if edges.Lead(r.rank, r.State(), cause) != nil {
+	happened := x.devices.events.Findings(d.Name, netdev, x.of.rank, time.Now())
+	if edges.Lead(x.of.rank, x.table.standing(bothSides).State, cause) != nil {
 		return append(found, happened...)
 	}
 	return append(happened, found...)
 }
 
-// diagnosis is Ring.Diagnose without what the device reported. It returns the network
+// diagnosis is Ends.Diagnose without what the device reported. It returns the network
 // interface of the own end, too, if that can be had.
-func diagnosis(ctx context.Context, r *Ring, id EdgeID, cause error) (found []diagnose.Finding, netdev string) {
+func diagnosis(ctx context.Context, x *Ends, id EdgeID, cause error) (found []diagnose.Finding, netdev string) {
 	if completion, ok := errors.AsType[*CompletionError](cause); ok && completion.Edge != id {
 		cause = nil // it is the other edge's
 	}
-	own, peer, err := r.Ends(ctx, id)
+	own, peer, err := x.Both(ctx, id)
 	if modify, ok := errors.AsType[*verbs.ModifyError](cause); ok && own.Node != "" && modify.QPN != own.QPN {
 		cause = nil
 	}
 	switch {
 	case own.Node == "": // the own end cannot be had, so what was asked of it could not work
-		return edges.Lead(r.rank, r.State(), cmp.Or(cause, err)), ""
+		return edges.Lead(x.of.rank, x.table.standing(bothSides).State, cmp.Or(cause, err)), ""
 	case err != nil:
-		mute := mute(ctx, r, &own)
-		found := append(edges.Lead(own.Rank, r.State(), cause), edges.Alone(&own, err, r.Err())...)
-		last := lastPeerEnd(r, id, &own)
-		if last == nil || edges.Gone(r.Err()) || !diagnose.Failed(&own, last, cause) {
+		mute := mute(ctx, x, &own)
+		found := append(edges.Lead(own.Rank, x.table.standing(bothSides).State, cause), edges.Alone(&own, err, x.table.failure())...)
+		last := lastPeerEnd(x, id, &own)
+		if last == nil || edges.Gone(x.table.failure()) || !diagnose.Failed(&own, last, cause) {
 			return append(mute, found...), own.NetDev
 		}
 		return slices.Concat(mute, diagnose.Diagnose(&own, last, cause), found), own.NetDev
 	default:
-		return append(edges.Lead(own.Rank, r.State(), cause), diagnose.Diagnose(&own, &peer, cause)...), own.NetDev
+		return append(edges.Lead(own.Rank, x.table.standing(bothSides).State, cause), diagnose.Diagnose(&own, &peer, cause)...), own.NetDev
 	}
 }
 
 // mute tells of a neighbour that does not answer a call over TCP either: of a ring
 // that has failed everybody may have left, but a host that is up refuses the call.
-func mute(ctx context.Context, r *Ring, own *diagnose.End) []diagnose.Finding {
-	control, err := r.controlRing()
-	if err != nil || !r.Failed() {
+func mute(ctx context.Context, x *Ends, own *diagnose.End) []diagnose.Finding {
+	control, err := x.control.ring()
+	if err != nil || !x.table.failed.Load() {
 		return nil
 	}
 	p := control.ProbeRank(ctx, own.Peer)

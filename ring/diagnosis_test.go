@@ -89,7 +89,7 @@ func (w *ward) await(token Token, id uint64) error {
 		for i := range wc[:n] {
 			switch {
 			case wc[i].ID == id && wc[i].Status != verbs.Success:
-				return token.r.CompletionError(&wc[i])
+				return w.world[0].Failure().Completion(&wc[i])
 			case wc[i].ID == id:
 				return nil
 			}
@@ -148,7 +148,7 @@ type expectation struct {
 func (w *ward) first(rank int, cause error, want expectation) {
 	w.t.Helper()
 	side := []Side{Right, Left}[rank]
-	found := w.world[rank].Diagnose(w.t.Context(), side.Edge(), cause)
+	found := w.world[rank].Ends().Diagnose(w.t.Context(), side.Edge(), cause)
 	if len(found) == 0 {
 		w.t.Errorf("rank %d: nothing found: expected %s", rank, want.attribute)
 		return
@@ -189,11 +189,11 @@ func TestDiagnoseWrongOrder(t *testing.T) {
 
 	// Before the queue pair is there, and before there is anybody to ask.
 	r := newRings(t, 1, nil)[0]
-	found := r.Diagnose(t.Context(), Right.Edge(), r.Exchange(t.Context()))
+	found := r.Ends().Diagnose(t.Context(), Right.Edge(), r.Exchange(t.Context()))
 	if len(found) != 1 || !strings.Contains(found[0].Text, "open comes first") || found[0].Fix != "run open first" {
 		t.Errorf("%+v", found)
 	}
-	if found := r.Diagnose(t.Context(), Right.Edge(), nil); len(found) != 1 || found[0].Attribute != "state" {
+	if found := r.Ends().Diagnose(t.Context(), Right.Edge(), nil); len(found) != 1 || found[0].Attribute != "state" {
 		t.Errorf("%+v", found)
 	}
 }
@@ -245,7 +245,7 @@ func TestDiagnosePSN(t *testing.T) {
 		}
 		// By now they are in step: what comes next arrives.
 		for rank, err := range []error{nil, errWaited} {
-			found := w.world[rank].Diagnose(t.Context(), []EdgeID{Right.Edge(), Left.Edge()}[rank], err)
+			found := w.world[rank].Ends().Diagnose(t.Context(), []EdgeID{Right.Edge(), Left.Edge()}[rank], err)
 			if len(found) == 0 || found[0].Severity != diagnose.Warning || found[0].Rank != 1 || !strings.Contains(found[0].Text, "though rank 0 saw success") {
 				t.Errorf("rank %d: %+v", rank, found)
 			}
@@ -346,16 +346,16 @@ func TestDiagnoseRegionByHand(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	mr, err := r.RegisterMemory(block.Addr(), 4096, verbs.AccessLocalWrite)
+	mr, err := r.Memory().Register(block.Addr(), 4096, verbs.AccessLocalWrite)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer func() { noErrors(t, []error{mr.Close(), block.Free()}) }()
-	r.AddRegion("mine", mr)
+	r.Memory().AddRegion("mine", mr)
 	err = w.oneSided(verbs.OpWrite, 8, func(wr *verbs.WorkRequest) { wr.RKey, wr.RemoteAddr = mr.RKey(r.Left().Device()), mr.Addr })
 	w.status(err, verbs.RemoteAccessError)
 	w.first(0, err, expectation{"access", 1, "RDMA_WRITE of 8 bytes", "mine: rkey", []string{"mine", "gives no REMOTE_WRITE"}})
-	r.RemoveRegion("mine")
+	r.Memory().RemoveRegion("mine")
 	w.first(0, err, expectation{"rkey", 0, "RDMA_WRITE of 8 bytes", "slots: rkey", []string{"no region of it has this rkey"}})
 }
 
@@ -378,7 +378,7 @@ func TestDiagnoseKilled(t *testing.T) {
 	w := admit(t, nil)
 	w.walk(dose{}, StateRTS)
 	noErrors(t, []error{w.world[1].Left().QP.Modify(verbs.QPAttr{State: verbs.StateErr}, verbs.AttrState)})
-	flushed := w.world[1].CompletionError(&verbs.Completion{ID: WRID(Left.Edge(), WRRecv, 0), Status: verbs.FlushError})
+	flushed := w.world[1].Failure().Completion(&verbs.Completion{ID: WRID(Left.Edge(), WRRecv, 0), Status: verbs.FlushError})
 	text := []string{"is ERR", "taken there by Modify"}
 	w.first(1, flushed, expectation{"qp_state", 1, "ERR", "RTS", text})
 	err := w.send(64)
@@ -471,7 +471,7 @@ func TestDiagnoseSilence(t *testing.T) {
 	w.status(err, verbs.RetryExceeded)
 	text := []string{"TCP ok, RDMA silent", "UDP port 4791", "2^13", "counted no packet"}
 	w.first(0, err, expectation{"port_rcv_packets", 1, "", "port_rcv_packets +0", text})
-	if out := loud(w.world[0].Diagnose(t.Context(), Left.Edge(), err)); len(out) > 0 {
+	if out := loud(w.world[0].Ends().Diagnose(t.Context(), Left.Edge(), err)); len(out) > 0 {
 		t.Errorf("the other edge is blamed, too: %q", out)
 	}
 	w.first(1, errWaited, expectation{"port_rcv_packets", 1, "port_rcv_packets +0", "", text})
@@ -492,11 +492,11 @@ func TestDiagnoseModify(t *testing.T) {
 			upTo(t, w.world, StateExchanged)
 			err := w.world[0].RTR(t.Context(), c.value)
 			// The left edge comes first.
-			found := w.world[0].Diagnose(t.Context(), Left.Edge(), err)
+			found := w.world[0].Ends().Diagnose(t.Context(), Left.Edge(), err)
 			if f := found[0]; f.Attribute != c.attribute || f.Rank != 0 || !strings.Contains(f.Own, c.want) || !strings.Contains(f.Text, "INIT→RTR") || !strings.Contains(f.Text, "rank 0") {
 				t.Errorf("%+v", found)
 			}
-			if out := loud(w.world[0].Diagnose(t.Context(), Right.Edge(), err)); len(out) > 0 {
+			if out := loud(w.world[0].Ends().Diagnose(t.Context(), Right.Edge(), err)); len(out) > 0 {
 				t.Errorf("the other edge is blamed, too: %q", out)
 			}
 		})
@@ -517,7 +517,7 @@ func TestDiagnoseWithoutTCP(t *testing.T) {
 	for deadline := time.Now().Add(5 * time.Second); !w.world[0].Failed() && time.Now().Before(deadline); {
 		time.Sleep(time.Millisecond)
 	}
-	found := w.world[0].Diagnose(t.Context(), Right.Edge(), errWaited)
+	found := w.world[0].Ends().Diagnose(t.Context(), Right.Edge(), errWaited)
 	if len(found) == 0 || found[0].Attribute != "ring" || found[0].Rank != 1 || !strings.Contains(explain(found), "rank 1") {
 		t.Errorf("%+v", found)
 	}
@@ -528,7 +528,7 @@ func TestDiagnoseWithoutTCP(t *testing.T) {
 func TestDiagnoseNobodyBegan(t *testing.T) {
 	w := admit(t, nil)
 	w.walk(dose{}, StateRTS)
-	found := w.world[0].Diagnose(t.Context(), Right.Edge(), errWaited)
+	found := w.world[0].Ends().Diagnose(t.Context(), Right.Edge(), errWaited)
 	if len(found) == 0 || found[0].Severity != diagnose.Warning || found[0].Attribute != "busy" || !strings.Contains(found[0].Text, "has not begun") {
 		t.Errorf("%+v", found)
 	}
@@ -539,23 +539,23 @@ func TestDiagnoseNobodyBegan(t *testing.T) {
 func TestDiagnoseAFailedRing(t *testing.T) {
 	w := admit(t, nil)
 	w.walk(dose{rtr: [2]Values{{MTU: new(4096)}, {MTU: new(1024)}}}, StateRTS)
-	if _, _, err := w.world[0].Ends(t.Context(), Right.Edge()); err != nil {
+	if _, _, err := w.world[0].Ends().Both(t.Context(), Right.Edge()); err != nil {
 		t.Fatal(err)
 	}
 	err := w.oneSided(verbs.OpWrite, 4096, nil)
 	w.status(err, verbs.RemoteInvalidRequest)
 	w.world[0].Fail(err)
-	if own, err := w.world[0].OwnEnd(Right.Edge()); err != nil || lastPeerEnd(w.world[0], Right.Edge(), &own) == nil || lastPeerEnd(w.world[0], Left.Edge(), &own) != nil {
+	if own, err := w.world[0].Ends().Own(Right.Edge()); err != nil || lastPeerEnd(w.world[0].ends, Right.Edge(), &own) == nil || lastPeerEnd(w.world[0].ends, Left.Edge(), &own) != nil {
 		t.Errorf("%v: expected to have seen the right neighbour's end alone", err)
 	}
-	found := w.world[0].Diagnose(t.Context(), Right.Edge(), err)
+	found := w.world[0].Ends().Diagnose(t.Context(), Right.Edge(), err)
 	if len(found) < 2 || found[0].Attribute != "path_mtu" || found[0].Rank != 1 || found[0].Own != "4096" || found[0].Peer != "1024" {
 		t.Errorf("%+v", found)
 	}
 	for deadline := time.Now().Add(5 * time.Second); !w.world[1].Failed() && time.Now().Before(deadline); {
 		time.Sleep(time.Millisecond)
 	}
-	if found := w.world[1].Diagnose(t.Context(), Left.Edge(), errWaited); len(found) == 0 || found[0].Attribute != "ring" || !strings.Contains(found[0].Text, "remote invalid request") {
+	if found := w.world[1].Ends().Diagnose(t.Context(), Left.Edge(), errWaited); len(found) == 0 || found[0].Attribute != "ring" || !strings.Contains(found[0].Text, "remote invalid request") {
 		t.Errorf("%+v", found)
 	}
 }

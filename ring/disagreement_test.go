@@ -17,7 +17,7 @@ func TestCallsOfMany(t *testing.T) {
 	}
 	world := connect(t, n, nil)
 	for rank, r := range world {
-		r.SetCalls(func(number uint64) string {
+		r.Stalls().SetCalls(func(number uint64) string {
 			switch {
 			case rank == odd:
 				return "an all-reduce"
@@ -30,7 +30,7 @@ func TestCallsOfMany(t *testing.T) {
 	errs := make([]error, n)
 	var all sync.WaitGroup
 	for rank, r := range world {
-		all.Go(func() { errs[rank] = r.Disagreement(9, map[int]string{odd: "an all-reduce"}, "") })
+		all.Go(func() { errs[rank] = r.stalls.Disagreement(9, map[int]string{odd: "an all-reduce"}, "") })
 	}
 	all.Wait()
 	for rank, err := range errs {

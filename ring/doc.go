@@ -22,6 +22,14 @@
 // pairs back to where Init found them. How far the ring is, State asks the queue
 // pairs; ranks that are walked and ranks that connect by themselves make one ring.
 //
+// # Parts
+//
+// A Ring is made of parts, each with the state that it needs: edgeTable (the edges, how far they
+// have come, why the ring has failed), Control (what goes over TCP), poller, Host, Memory, Faults,
+// Ends (both ends of an edge), Stalls (who keeps this rank waiting), Failure and pings. The files
+// use each other in one order: exports, membership, options, edge, table, devices, the parts,
+// ring, the steps, connect.
+//
 // # Beyond the ring
 //
 // The ring's two edges are enough for algorithms that go round. Mesh makes edges to

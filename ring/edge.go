@@ -3,6 +3,7 @@ package ring
 import (
 	"errors"
 	"fmt"
+	"math/bits"
 
 	"ringcli/ring/diagnose"
 	"ringcli/ring/edges"
@@ -11,29 +12,10 @@ import (
 	"ringcli/verbs/memory"
 )
 
-// Side says on which side of a rank an edge is, and EdgeID which it is.
-type (
-	Side   = edges.Side
-	EdgeID = edges.ID
-)
-
-// The sides of a rank in the ring, from left to right of which data flows, and that of
-// edges beside the ring's.
-const (
-	Left  = edges.Left
-	Right = edges.Right
-	Mesh  = edges.Mesh
-)
-
-// firstMesh is the ID of the first edge that Mesh made.
-const firstMesh = edges.FirstMesh
-
 const (
 	// MessageSize is the longest control message in bytes (ping, RTS, CTS, FIN,
 	// credits). It is sent inline where the device can, and lands in a posted receive buffer.
 	MessageSize = 128
-	// SlotHeader is the room for a header before a slot's payload, in bytes.
-	SlotHeader = edges.SlotHeader
 	// recvDepth is the number of receive requests kept posted on an edge to a neighbour.
 	recvDepth = edges.Receives
 	// sendDepth is the length of the send queue: data, its control message and
@@ -54,31 +36,6 @@ func (o *Options) room() room {
 	return room{o.Slots, o.SlotSize + SlotHeader, recvDepth, sendDepth}
 }
 
-// WRKind tells whose completion it is; it stands in the work request's ID.
-type WRKind = edges.WRKind
-
-// The kinds of work requests on an edge. Those from WRUser on are the caller's.
-const (
-	WRRecv    WRKind = 1 // a posted receive buffer; the value is its index
-	WRMessage WRKind = 2 // SendMessage; the value is 0, or the number of a ping
-	WRUser    WRKind = 16
-	WRHand           = WRUser + 64 // posted by hand
-)
-
-// WRID packs edge, kind and a 40-bit value into a work request's ID.
-func WRID(id EdgeID, k WRKind, value uint64) uint64 { return edges.WRID(id, k, value) }
-
-// ParseWRID unpacks an ID made by WRID.
-func ParseWRID(wr uint64) (id EdgeID, k WRKind, value uint64) { return edges.ParseWRID(wr) }
-
-// QPInfo is what one end of an edge tells the other, with connectionData around it in
-// Exchange; Values are what an operator gives a step instead of the proper ones.
-type (
-	QPInfo         = edges.QPInfo
-	connectionData = edges.Data
-	Values         = edges.Values
-)
-
 // Edge is one end of the queue pair to a neighbour, or to a peer of a mesh, with the memory that the
 // neighbour writes into and the buffers that its messages land in. Where there are several
 // queue pairs to a neighbour it is a channel: the first has the others beside it. It belongs to
@@ -98,7 +55,7 @@ type Edge struct {
 	Outstanding int
 
 	beside   []*Edge // the other channels, of an edge's first
-	r        *Ring
+	r        *edgeOwner
 	device   *Device
 	why      string // it is on that device; guarded by the ring's mu
 	given    Values // what Init was given; needs the token
@@ -123,37 +80,22 @@ type Edge struct {
 	compared bool
 }
 
+// edgeOwner is what an edge knows of the rank that it is of.
+type edgeOwner struct {
+	*membership
+	opts  *Options // never changed
+	table *edgeTable
+}
+
 // String names the edge, for messages: "left edge to rank 2".
 func (e *Edge) String() string { return fmt.Sprintf("%s edge to rank %d", e.Side, e.Peer) }
 
 // Channels returns the queue pairs of the edge whose first this is, that among them.
 func (e *Edge) Channels() []*Edge { return append([]*Edge{e}, e.beside...) }
 
-// newChannels makes the edge to a neighbour with all its channels.
-func newChannels(r *Ring, side Side, on edgeDevice) (first *Edge, err error) {
-	for channel := range r.opts.Channels {
-		var e *Edge
-		on, err := r.devices.rail(on, channel)
-		if err == nil {
-			e, err = newEdge(r, side.Edge().On(channel), r.neighbour(side), on, r.opts.room())
-		}
-		switch {
-		case err != nil && first != nil:
-			return nil, errors.Join(err, first.close())
-		case err != nil:
-			return nil, err
-		case first == nil:
-			first = e
-		default:
-			first.beside = append(first.beside, e)
-		}
-	}
-	return first, nil
-}
-
 // newEdge creates the queue pair in RESET and registers its memory. The caller
 // fills in Local's addresses.
-func newEdge(r *Ring, id EdgeID, peer int, on edgeDevice, has room) (e *Edge, err error) {
+func newEdge(r *edgeOwner, id EdgeID, peer int, on edgeDevice, has room) (e *Edge, err error) {
 	d := on.device
 	e = &Edge{r: r, ID: id, Side: id.Side(), Peer: peer, device: d, why: on.why}
 	defer func() {
@@ -271,4 +213,46 @@ func (e *Edge) close() error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+func closeAll(edges []*Edge) error {
+	var errs []error
+	for _, e := range edges {
+		if e != nil {
+			errs = append(errs, e.close())
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// edgeDevice is the device to a neighbour, and why that one.
+type edgeDevice struct {
+	device *Device
+	why    string
+}
+
+const (
+	// MeshSlots and MeshSlotSize are what a mesh edge has to receive into; the
+	// slots' headers of SlotHeader bytes come on top. An algorithm that needs more
+	// than the ring's two edges is one for small messages: a step of it has one
+	// vector of up to 32 KiB under way, and the next step's may come before that is
+	// taken out. A root that only gives, or a rank that only contributes, runs ahead by
+	// as many operations: on soft:lo and two CPUs a broadcast of 8 bytes takes 4 ranks
+	// 27 us with 8 slots and 18 with 16 or 32, a reduce 26 and 21.
+	MeshSlots    = 16
+	MeshSlotSize = 32 << 10
+	// meshRecv and meshSend are the lengths of a mesh edge's queues: a WRITE_IMM for
+	// each slot, credits for them and a few messages, at twice the number.
+	meshRecv, meshSend = 64, 128
+)
+
+// meshAll is up to how many edges no rank need count: one to every other rank of a host, which
+// shares memory with it, and to one on each other host.
+const meshAll = 64
+
+// MeshMost is how many mesh edges a rank of a ring of n may have: to all others in
+// a small ring; else to meshAll of them, and for recursive doubling and its folding, and for a
+// tree, which is O(log n).
+func MeshMost(n int) int {
+	return min(n-1, meshAll+2*bits.Len(uint(n-1))) // Len(n-1) is log2 n, rounded up
 }

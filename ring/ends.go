@@ -2,7 +2,6 @@ package ring
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -10,22 +9,33 @@ import (
 	"ringcli/ring/bootstrap"
 	"ringcli/ring/device"
 	"ringcli/ring/diagnose"
-	"ringcli/ring/polling"
 	"ringcli/ring/watch"
 	"ringcli/verbs"
 )
 
-// OwnEnd returns this rank's end of an edge as it is now, in any state from
+// Ends compares the two ends of edges, and explains what is wrong with them.
+type Ends struct {
+	of      *membership
+	table   *edgeTable
+	control *Control
+	poll    *poller
+	devices *devices
+	memory  *Memory
+	byHand  bool               // Options.ByHand
+	asked   map[EdgeID]peerEnd // as they were when they were last asked for; guarded by the table's mu
+}
+
+// Own returns this rank's end of an edge as it is now, in any state from
 // Initialised on until Close.
-func (r *Ring) OwnEnd(id EdgeID) (diagnose.End, error) {
-	peek(r)
-	busy := r.tokens.Who().String()
-	state := r.State()
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	e := r.Edge(id)
+func (x *Ends) Own(id EdgeID) (diagnose.End, error) {
+	x.poll.peek()
+	busy := x.poll.tokens.Who().String()
+	state := x.table.standing(bothSides).State
+	x.table.mu.Lock()
+	defer x.table.mu.Unlock()
+	e := x.table.edge(id)
 	if e == nil && id.IsMesh() {
-		return diagnose.End{}, fmt.Errorf("query: there is no mesh edge at side %d: expected less than %d, the edges that there are", id, int(firstMesh)+len(r.mesh.list))
+		return diagnose.End{}, fmt.Errorf("query: there is no mesh edge at side %d: expected less than %d, the edges that there are", id, int(firstMesh)+len(x.table.mesh.list))
 	}
 	if e == nil {
 		return diagnose.End{}, &StepError{Step: "query", State: state, Missing: map[bool]string{true: "init"}[state != StateClosed]}
@@ -52,7 +62,7 @@ func (r *Ring) OwnEnd(id EdgeID) (diagnose.End, error) {
 		return diagnose.End{}, err
 	}
 	end := diagnose.End{
-		Rank: r.rank, Node: r.nodes[r.rank].String(), Side: e.Side.String(), Channel: id.Channel(), Peer: e.Peer, PeerNode: r.nodes[e.Peer].String(),
+		Rank: x.of.rank, Node: x.of.nodes[x.of.rank].String(), Side: e.Side.String(), Channel: id.Channel(), Peer: e.Peer, PeerNode: x.of.nodes[e.Peer].String(),
 		Device: d.Name, Provider: d.Provider(), NetDev: port.NetDev, LinkLayer: diagnose.Is(port.LinkLayer), PortState: diagnose.Is(port.State),
 		Capabilities: d.Attr.Capabilities,
 		GID:          gid.GID, GIDType: diagnose.Is(gid.Type), GIDIndex: gid.Index, LID: port.LID, Port: d.Port.Num,
@@ -66,7 +76,7 @@ func (r *Ring) OwnEnd(id EdgeID) (diagnose.End, error) {
 		MaxRDAtomic: attr.MaxRDAtomic, MaxDestRDAtomic: attr.MaxDestRDAtomic, Cap: init.Cap,
 
 		FirstPSN: e.Local.PSN, MTU: e.Local.MTU, Slots: e.Local.Slots, SlotCount: e.Local.SlotCount, SlotSize: e.Local.SlotSize,
-		Regions: r.regions.On(d), RingState: state.String(), Busy: busy, Counters: watch.Counters(counters),
+		Regions: x.memory.on(d), RingState: state.String(), Busy: busy, Counters: watch.Counters(counters),
 	}
 	end.SQPSNFirst, end.RQPSNFirst, end.CountersRTR = known.SQFirst, known.RQFirst, known.Counters
 	if attr.State != verbs.StateErr && attr.State != verbs.StateReset { // else all is flushed
@@ -75,26 +85,6 @@ func (r *Ring) OwnEnd(id EdgeID) (diagnose.End, error) {
 	end.Traffic = known.Traffic
 	end.Failure, end.FirstError, end.Killed = known.First, known.First.String(), known.Killed
 	return end, nil
-}
-
-// peek polls what has completed while nobody polls, for the watches to note, and
-// keeps it for the next holder of the token.
-func peek(r *Ring) {
-	now, cancel := context.WithCancel(context.Background())
-	cancel()
-	t, err := r.takeToken(now, polling.Holder{Kind: polling.Looking})
-	if err != nil {
-		return
-	}
-	defer t.Release()
-	var wc [64]verbs.Completion
-	for {
-		n, err := t.poll(wc[:])
-		if n == 0 || err != nil {
-			return
-		}
-		r.early = append(r.early, wc[:n]...)
-	}
 }
 
 // askEnd is the kind of question that PeerEnd asks.
@@ -111,38 +101,28 @@ type endAnswer struct {
 	Capabilities verbs.Capabilities `json:"capabilities"`
 }
 
-func ownEndOf(r *Ring, id EdgeID) (endAnswer, error) {
-	end, err := r.OwnEnd(id)
+func ownEndOf(x *Ends, id EdgeID) (endAnswer, error) {
+	end, err := x.Own(id)
 	return endAnswer{end, end.Capabilities}, err
 }
 
-func (q *question) end(context.Context) (any, error) {
-	var asked endAsked // nothing asks for the first channel
-	if len(q.payload) > 0 {
-		if err := q.read(&asked); err != nil {
-			return nil, err
-		}
-	}
-	return ownEndOf(q.r, q.side.Edge().On(asked.Channel))
-}
-
-// PeerEnd returns the neighbour's end of an edge as it is now, asked over TCP.
+// Peer returns the neighbour's end of an edge as it is now, asked over TCP.
 // The neighbour need not do anything: its ring answers, whatever state its queue
 // pair is in. The peer of a mesh edge is asked through the ranks on the way.
-func (r *Ring) PeerEnd(ctx context.Context, id EdgeID) (diagnose.End, error) {
-	ctx, cancel := context.WithTimeout(ctx, min(r.Timeout(), askTimeout))
+func (x *Ends) Peer(ctx context.Context, id EdgeID) (diagnose.End, error) {
+	ctx, cancel := context.WithTimeout(ctx, min(x.control.limit(), askTimeout))
 	defer cancel()
 	var answer endAnswer
 	var err error
 	if !id.IsMesh() {
-		answer, err = ask[endAnswer](ctx, r, id.Side(), askEnd, endAsked{id.Channel()})
+		answer, err = ask[endAnswer](ctx, x.control, id.Side(), askEnd, endAsked{id.Channel()})
 	} else {
-		answer, err = askFar(ctx, r, id)
+		answer, err = askFar(ctx, x, id)
 	}
 	end := answer.End
 	end.Capabilities = answer.Capabilities
 	if err == nil {
-		r.change(func() { r.peerEnds[id] = peerEnd{end, time.Now()} })
+		x.table.change(func() { x.asked[id] = peerEnd{end, time.Now()} })
 	}
 	return end, err
 }
@@ -155,11 +135,11 @@ type peerEnd struct {
 
 // lastPeerEnd returns the peer's end as it was when it was last asked for since this
 // rank's queue pair came to RTR: once a ring has failed nobody answers any more.
-func lastPeerEnd(r *Ring, id EdgeID, own *diagnose.End) *diagnose.End {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	last, ok := r.peerEnds[id]
-	e := r.Edge(id)
+func lastPeerEnd(x *Ends, id EdgeID, own *diagnose.End) *diagnose.End {
+	x.table.mu.Lock()
+	defer x.table.mu.Unlock()
+	last, ok := x.asked[id]
+	e := x.table.edge(id)
 	if !ok || e == nil || !last.Addressed() || !own.Addressed() {
 		return nil
 	}
@@ -178,44 +158,30 @@ const askTimeout = 5 * time.Second
 // ring: a rank that it is not for asks the next one.
 const askFarEnd = "far-end"
 
-// farEnd says whose end is meant, and of the edge to whom.
-type farEnd struct {
-	Of int `json:"of"`
-	To int `json:"to"`
-	// Channel is that of an edge to a neighbour.
-	Channel int `json:"channel,omitempty"`
-}
-
-func (q *question) farEnd(ctx context.Context) (any, error) {
-	r := q.r
-	var asked farEnd
-	if err := json.Unmarshal(q.payload, &asked); err != nil || asked.Of < 0 || asked.Of >= len(r.nodes) || asked.To == r.rank {
-		return nil, fmt.Errorf("%s cannot read the question %s: do all ranks run the same version?", r.NodeName(r.rank), q.payload)
-	}
-	if asked.Of != r.rank {
-		return askOn[endAnswer](ctx, q, askFarEnd, asked)
-	}
-	r.mu.Lock()
-	e := r.mesh.to(asked.To)
-	r.mu.Unlock()
-	if e == nil {
-		return nil, fmt.Errorf("%s has no mesh edge to rank %d", r.NodeName(r.rank), asked.To)
-	}
-	return ownEndOf(r, e.ID)
-}
-
 // askFar asks the peer of a mesh edge for its end, by the shorter way.
-func askFar(ctx context.Context, r *Ring, id EdgeID) (endAnswer, error) {
-	r.mu.Lock()
-	e := r.Edge(id)
-	r.mu.Unlock()
+func askFar(ctx context.Context, x *Ends, id EdgeID) (endAnswer, error) {
+	x.table.mu.Lock()
+	e := x.table.edge(id)
+	x.table.mu.Unlock()
 	if e == nil {
 		return endAnswer{}, fmt.Errorf("there is no mesh edge at side %d", id)
 	}
 	peer := e.Peer
-	end, err := ask[endAnswer](ctx, r, r.towards(id, peer), askFarEnd, farEnd{Of: peer, To: r.rank})
+	end, err := ask[endAnswer](ctx, x.control, x.of.towards(id, peer), askFarEnd, farEnd{Of: peer, To: x.of.rank})
 	if answer, ok := errors.AsType[*bootstrap.AnswerError](err); ok {
 		answer.Rank = peer // the rank that was asked, though a neighbour told
 	}
 	return end, err
+}
+
+// Reached is how far the queue pairs to a neighbour have come, and the state of the one that
+// is behind: StateError if that is ERR or SQE.
+func (x *Ends) Reached(side Side) (State, verbs.QPState, error) {
+	x.table.mu.Lock()
+	defer x.table.mu.Unlock()
+	if x.table.edges[side] == nil {
+		return StateOpened, verbs.StateReset, nil
+	}
+	s, _ := x.table.standingOf(x.table.edges[side])
+	return s.State, s.qp, s.err
 }

@@ -20,7 +20,7 @@ rnr_retry min_rnr_timer max_rd_atomic max_dest_rd_atomic cap first_psn slots slo
 
 func TestEndAsJSON(t *testing.T) {
 	world := connect(t, 2, nil)
-	own, peer, err := world[0].Ends(t.Context(), Right.Edge())
+	own, peer, err := world[0].Ends().Both(t.Context(), Right.Edge())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -49,7 +49,7 @@ func TestEndAsJSON(t *testing.T) {
 		t.Errorf("%v: it came back as %+v, was %+v", err, back, own)
 	}
 	// What comes over TCP is what the neighbour sees of itself, but for the counters.
-	theirs, err := world[1].OwnEnd(Left.Edge())
+	theirs, err := world[1].Ends().Own(Left.Edge())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -66,7 +66,7 @@ func TestEndIsLive(t *testing.T) {
 	upTo(t, world, StateExchanged)
 	r := world[0]
 	qp := r.Left().QP
-	gid := verbs.GIDFromAddr(r.LocalAddr())
+	gid := verbs.GIDFromAddr(r.Host().Addr())
 	index := r.devices.list[0].GID.Entry.Index
 	modify := func(attr verbs.QPAttr, mask verbs.AttrMask) {
 		t.Helper()
@@ -82,7 +82,7 @@ func TestEndIsLive(t *testing.T) {
 	}, verbs.AttrState|verbs.AttrAV|verbs.AttrPathMTU|verbs.AttrDestQPN|verbs.AttrRQPSN|verbs.AttrMaxDestRDAtomic|verbs.AttrMinRNRTimer|verbs.AttrAccess)
 	modify(verbs.QPAttr{State: verbs.StateRTS, SQPSN: 0xabcdef, Timeout: 21, RetryCnt: 4, RNRRetry: 2, MaxRDAtomic: 6},
 		verbs.AttrState|verbs.AttrTimeout|verbs.AttrRetryCnt|verbs.AttrRNRRetry|verbs.AttrSQPSN|verbs.AttrMaxRDAtomic)
-	end, err := r.OwnEnd(Left.Edge())
+	end, err := r.Ends().Own(Left.Edge())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -96,15 +96,15 @@ func TestEndIsLive(t *testing.T) {
 	if !reflect.DeepEqual(end, want) {
 		t.Errorf("got  %+v\nwant %+v", end, want)
 	}
-	if peer, err := world[1].PeerEnd(t.Context(), Right.Edge()); err != nil || peer.SQPSN != 0xabcdef || peer.TrafficClass != 106 {
+	if peer, err := world[1].Ends().Peer(t.Context(), Right.Edge()); err != nil || peer.SQPSN != 0xabcdef || peer.TrafficClass != 106 {
 		t.Errorf("rank 1 is told %+v, %v", peer, err)
 	}
 	modify(verbs.QPAttr{State: verbs.StateErr}, verbs.AttrState)
-	if end, err := r.OwnEnd(Left.Edge()); err != nil || !end.QPState.Is(verbs.StateErr) || !end.Killed || end.ReceivesPosted != 0 || !strings.Contains(end.FirstError, "Flushed") {
+	if end, err := r.Ends().Own(Left.Edge()); err != nil || !end.QPState.Is(verbs.StateErr) || !end.Killed || end.ReceivesPosted != 0 || !strings.Contains(end.FirstError, "Flushed") {
 		t.Errorf("%+v, %v: expected ERR, and the first of the receives flushed", end, err)
 	}
 	modify(verbs.QPAttr{State: verbs.StateReset}, verbs.AttrState)
-	if end, err := r.OwnEnd(Left.Edge()); err != nil || !end.QPState.Is(verbs.StateReset) || end.Killed || end.FirstError != "" || end.SQPSNFirst != nil || end.PathMTU != 0 {
+	if end, err := r.Ends().Own(Left.Edge()); err != nil || !end.QPState.Is(verbs.StateReset) || end.Killed || end.FirstError != "" || end.SQPSNFirst != nil || end.PathMTU != 0 {
 		t.Errorf("%+v, %v: expected RESET to forget all", end, err)
 	}
 }
@@ -115,7 +115,7 @@ func TestEndBeforeInit(t *testing.T) {
 	upTo(t, []*Ring{r}, StateOpened)
 	for range 2 {
 		var step *StepError
-		if _, err := r.OwnEnd(Left.Edge()); !errors.As(err, &step) || step.Missing != "init" {
+		if _, err := r.Ends().Own(Left.Edge()); !errors.As(err, &step) || step.Missing != "init" {
 			t.Errorf("%s: %v: expected that init is missing", r.State(), err)
 		}
 		r.Fail(errors.New("enough"))
@@ -129,18 +129,18 @@ func TestEndInEveryState(t *testing.T) {
 	r := world[0]
 	var step *StepError
 	for _, to := range []State{StateOpened, StateInitialised} {
-		if _, err := r.OwnEnd(Left.Edge()); !errors.As(err, &step) {
+		if _, err := r.Ends().Own(Left.Edge()); !errors.As(err, &step) {
 			t.Errorf("%s: %v: expected a StepError", r.State(), err)
 		}
-		if _, err := r.PeerEnd(t.Context(), Left.Edge()); err == nil {
+		if _, err := r.Ends().Peer(t.Context(), Left.Edge()); err == nil {
 			t.Errorf("%s: a neighbour answered", r.State())
 		}
 		upTo(t, world, to)
 	}
-	if _, err := r.PeerEnd(t.Context(), Left.Edge()); err == nil || !strings.Contains(err.Error(), "exchange") {
+	if _, err := r.Ends().Peer(t.Context(), Left.Edge()); err == nil || !strings.Contains(err.Error(), "exchange") {
 		t.Errorf("%s: %v: expected that exchange is missing", r.State(), err)
 	}
-	if found := r.Diagnose(t.Context(), Left.Edge(), nil); len(found) != 1 || found[0].Severity != diagnose.Note {
+	if found := r.Ends().Diagnose(t.Context(), Left.Edge(), nil); len(found) != 1 || found[0].Severity != diagnose.Note {
 		t.Errorf("%+v", found)
 	}
 	for to, state := range map[State]verbs.QPState{
@@ -148,20 +148,20 @@ func TestEndInEveryState(t *testing.T) {
 	} {
 		w := byHand(t, 2)
 		upTo(t, w, to)
-		if end, err := w[0].OwnEnd(Right.Edge()); err != nil || !end.QPState.Is(state) || end.RingState != to.String() {
+		if end, err := w[0].Ends().Own(Right.Edge()); err != nil || !end.QPState.Is(state) || end.RingState != to.String() {
 			t.Errorf("%s: the queue pair is %s, the ring %s, %v", to, end.QPState, end.RingState, err)
 		}
 		if to == StateInitialised {
 			continue
 		}
-		if end, err := w[1].PeerEnd(t.Context(), Left.Edge()); err != nil || !end.QPState.Is(state) || end.Rank != 0 || end.Side != "right" {
+		if end, err := w[1].Ends().Peer(t.Context(), Left.Edge()); err != nil || !end.QPState.Is(state) || end.Rank != 0 || end.Side != "right" {
 			t.Errorf("%s: rank 1 is told %s, of rank %d, %s: %v", to, end.QPState, end.Rank, end.Side, err)
 		}
 	}
 	if err := r.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := r.OwnEnd(Left.Edge()); !errors.As(err, &step) {
+	if _, err := r.Ends().Own(Left.Edge()); !errors.As(err, &step) {
 		t.Errorf("closed: %v", err)
 	}
 }
@@ -173,7 +173,7 @@ func TestEndCountsWhatIsPosted(t *testing.T) {
 	upTo(t, world, StateReady)
 	look := func(rank int, side Side, sends, receives int) {
 		t.Helper()
-		end, err := world[rank].OwnEnd(side.Edge())
+		end, err := world[rank].Ends().Own(side.Edge())
 		if err != nil || end.SendsPosted != sends || end.ReceivesPosted != receives {
 			t.Errorf("rank %d: %d sends and %d receives posted, %v: expected %d and %d", rank, end.SendsPosted, end.ReceivesPosted, err, sends, receives)
 		}
@@ -230,7 +230,7 @@ func TestLookKeepsCompletions(t *testing.T) {
 	}
 	r := world[0]
 	for posted := 1; posted > 0; {
-		end, err := r.OwnEnd(Right.Edge())
+		end, err := r.Ends().Own(Right.Edge())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -256,22 +256,22 @@ func TestRegions(t *testing.T) {
 	want := []diagnose.Region{}
 	for i, name := range []string{"a", "b"} {
 		access := verbs.AccessLocalWrite | verbs.AccessRemoteRead<<i
-		mr, err := r.RegisterMemory(block.Addr()+uint64(i)*4096, 4096, access)
+		mr, err := r.Memory().Register(block.Addr()+uint64(i)*4096, 4096, access)
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer func() { noErrors(t, []error{mr.Close()}) }()
-		r.AddRegion(name, mr)
+		r.Memory().AddRegion(name, mr)
 		want = append(want, diagnose.Region{
 			Name: name, Addr: mr.Addr, Length: 4096, LKey: mr.LKey(r.Right().Device()), RKey: mr.RKey(r.Right().Device()),
 			Access: access, Flags: strings.Split(access.String(), ", "),
 		})
 	}
 	for range 2 {
-		if end, err := world[0].PeerEnd(t.Context(), Left.Edge()); err != nil || !reflect.DeepEqual(end.Regions, want) {
+		if end, err := world[0].Ends().Peer(t.Context(), Left.Edge()); err != nil || !reflect.DeepEqual(end.Regions, want) {
 			t.Errorf("rank 0 is told %+v, %v: expected %+v", end.Regions, err, want)
 		}
-		r.RemoveRegion(want[0].Name)
+		r.Memory().RemoveRegion(want[0].Name)
 		want = want[1:]
 	}
 }
@@ -281,7 +281,7 @@ func TestNotedAllocatesNothing(t *testing.T) {
 	world := byHand(t, 1)
 	upTo(t, world, StateReady)
 	wc := []verbs.Completion{{ID: 5, QPN: world[0].Right().QP.Num(), Opcode: verbs.WCSend}}
-	if n := testing.AllocsPerRun(1000, func() { noted(world[0], wc) }); n != 0 {
+	if n := testing.AllocsPerRun(1000, func() { noted(world[0].table, wc) }); n != 0 {
 		t.Errorf("%v allocations for a completion", n)
 	}
 }
@@ -320,7 +320,7 @@ func TestLookKeepsTheOrder(t *testing.T) {
 			continue
 		}
 		for posted := recvDepth; posted > recvDepth-1-i; {
-			end, err := r.OwnEnd(Left.Edge())
+			end, err := r.Ends().Own(Left.Edge())
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -25,17 +25,17 @@ func TestPortEvent(t *testing.T) {
 	flushed := &verbs.Completion{ID: WRID(Left.Edge(), WRMessage, 0), Status: verbs.RetryExceeded}
 	d.happen(down)
 	noErrors(t, ping())
-	if found := world[1].Diagnose(t.Context(), Left.Edge(), failure); !strings.Contains(explain(found), "rank 1: port 1 of "+d.name+" went down") {
+	if found := world[1].Ends().Diagnose(t.Context(), Left.Edge(), failure); !strings.Contains(explain(found), "rank 1: port 1 of "+d.name+" went down") {
 		t.Errorf("%+v: expected the port first", found)
 	}
-	if found := world[1].Diagnose(t.Context(), Left.Edge(), nil); explain(found) != "" {
+	if found := world[1].Ends().Diagnose(t.Context(), Left.Edge(), nil); explain(found) != "" {
 		t.Errorf("%+v: expected nothing, since nothing failed", found)
 	}
-	if err := world[1].CompletionError(flushed); !strings.Contains(textOf(err), "port 1 of "+d.name+" went down") {
+	if err := world[1].Failure().Completion(flushed); !strings.Contains(textOf(err), "port 1 of "+d.name+" went down") {
 		t.Errorf("%v: expected the port", err)
 	}
 	d.happen(up)
-	if err := world[1].CompletionError(flushed); strings.Contains(textOf(err), d.name) {
+	if err := world[1].Failure().Completion(flushed); strings.Contains(textOf(err), d.name) {
 		t.Errorf("%v: expected nothing of a port that is up", err)
 	}
 	noErrors(t, ping())

@@ -19,7 +19,7 @@ import (
 // Reset: each neighbour then says what it would say now, as soon as its queue
 // pair is in INIT or further.
 func (r *Ring) Exchange(ctx context.Context) error {
-	return r.step(StateExchanged, Values{}).take(ctx, func(ctx context.Context, _ Token) error {
+	return stepTo(r, StateExchanged, Values{}).take(ctx, func(ctx context.Context, _ Token) error {
 		x := &exchange{r: r}
 		if err := x.hear(ctx); err != nil {
 			return err
@@ -33,21 +33,21 @@ func (r *Ring) Exchange(ctx context.Context) error {
 		for side := range x.remote {
 			if x.behind[side] {
 				var err error
-				request := dataRequest{r.edges[side].device.Attr.HostLocal}
-				if x.remote[side], err = ask[edges.Offer](ctx, r, Side(side), askConnectionData, request); err != nil {
+				request := dataRequest{r.table.edges[side].device.Attr.HostLocal}
+				if x.remote[side], err = ask[edges.Offer](ctx, r.control, Side(side), askConnectionData, request); err != nil {
 					return err
 				}
 			}
 		}
-		r.mu.Lock()
-		r.exchanged = true
-		for side, first := range r.edges {
+		r.table.mu.Lock()
+		r.table.exchanged = true
+		for side, first := range r.table.edges {
 			for channel, e := range first.Channels() {
 				e.Remote = x.remote[side].Of(channel)
 			}
 		}
-		r.mu.Unlock()
-		for _, e := range slices.Concat(r.edges[Left].Channels(), r.edges[Right].Channels()) {
+		r.table.mu.Unlock()
+		for _, e := range slices.Concat(r.table.edges[Left].Channels(), r.table.edges[Right].Channels()) {
 			trace.Debug(trace.Ring, "exchanged with neighbour", slog.Int("neighbour", e.Peer), slog.String("side", e.Side.String()), slog.Int("channel", e.ID.Channel()),
 				slog.String("qpn", verbs.Hex(e.Remote.QPN)), slog.String("psn", verbs.Hex(e.Remote.PSN)), slog.String("gid", e.Remote.GID.String()))
 		}
@@ -66,18 +66,18 @@ type exchange struct {
 func (x *exchange) hear(ctx context.Context) (err error) {
 	r := x.r
 	if r.met {
-		x.remote, err = askBoth[edges.Offer](ctx, r, askConnectionData)
+		x.remote, err = askBoth[edges.Offer](ctx, r.control, askConnectionData)
 		return err
 	}
-	fromLeft, fromRight, err := r.control.Exchange(ctx, r.edges[Left].offer(), r.edges[Right].offer())
+	fromLeft, fromRight, err := r.control.boot.Exchange(ctx, r.table.edges[Left].offer(), r.table.edges[Right].offer())
 	if err != nil {
 		return err
 	}
-	r.epoch.Store(r.control.Epoch())
-	r.addrs = r.control.Addrs()
+	r.control.epoch.Store(r.control.boot.Epoch())
+	r.host.addrs = r.control.boot.Addrs()
 	for side, raw := range [2]json.RawMessage{Left: fromLeft, Right: fromRight} {
 		if err := json.Unmarshal(raw, &x.remote[side]); err != nil {
-			return fmt.Errorf("what %s sent is no queue pair's address: %w", r.NodeName(r.edges[side].Peer), err)
+			return fmt.Errorf("what %s sent is no queue pair's address: %w", r.NodeName(r.table.edges[side].Peer), err)
 		}
 	}
 	return nil
@@ -92,7 +92,7 @@ func (x *exchange) moveEdges() (err error) {
 	var network []int
 	for side := range chosen {
 		peer := r.neighbour(Side(side))
-		if chosen[side], err = locality.Choose(own, x.remote[side].Locality, bothNames(r, peer)); err != nil {
+		if chosen[side], err = locality.Choose(own, x.remote[side].Locality, bothNames(&r.membership, peer)); err != nil {
 			return err
 		}
 		if !chosen[side].HostLocal {
@@ -104,12 +104,12 @@ func (x *exchange) moveEdges() (err error) {
 		if err != nil {
 			return err
 		}
-		if r.edges[side].device != on.device {
+		if r.table.edges[side].device != on.device {
 			if err := x.move(Side(side), on); err != nil {
 				return fmt.Errorf("move the %s edge to %s: %w", Side(side), on.device.Name, err)
 			}
 		}
-		r.change(func() { r.chosen[side], r.edges[side].why = on, on.why })
+		r.table.change(func() { r.table.chosen[side], r.table.edges[side].why = on, on.why })
 		x.behind[side] = x.remote[side].Capabilities.HostLocal != c.HostLocal
 	}
 	return r.devices.closeUnused()
@@ -118,8 +118,8 @@ func (x *exchange) moveEdges() (err error) {
 // move makes an edge anew on another device, with what Init was given.
 func (x *exchange) move(side Side, on edgeDevice) error {
 	r := x.r
-	old := r.edges[side]
-	first, err := newChannels(r, side, on)
+	old := r.table.edges[side]
+	first, err := r.devices.newChannels(side, on)
 	if err != nil {
 		return err
 	}
@@ -132,9 +132,9 @@ func (x *exchange) move(side Side, on edgeDevice) error {
 		}
 	}
 	trace.Debug(trace.Ring, "edge moved", slog.String("side", side.String()), slog.Int("neighbour", first.Peer), slog.String("from", old.device.Name), slog.String("to", on.device.Name))
-	r.mu.Lock()
-	r.edges[side] = first
-	r.stepped.notify()
-	r.mu.Unlock()
+	r.table.mu.Lock()
+	r.table.edges[side] = first
+	r.table.stepped.notify()
+	r.table.mu.Unlock()
 	return old.close()
 }

@@ -69,7 +69,7 @@ func TestAutomaticDevices(t *testing.T) {
 			for _, r := range world {
 				for _, side := range bothSides {
 					noErrors(t, []error{pingSide(t.Context(), r, side, 3)})
-					own, peer, err := r.Ends(t.Context(), side.Edge())
+					own, peer, err := r.Ends().Both(t.Context(), side.Edge())
 					if err != nil {
 						t.Fatal(err)
 					}

@@ -5,42 +5,33 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
+	"time"
 
 	"ringcli/configs/codes"
 	"ringcli/configs/usage"
 	"ringcli/ring/bootstrap"
 	"ringcli/ring/diagnose"
-	"ringcli/trace"
 	"ringcli/verbs"
 )
 
-// Failed reports whether the ring failed, here or at any rank. It is one atomic
-// load, for poll loops.
-func (r *Ring) Failed() bool { return r.failed.Load() }
-
-// Err returns why the ring failed: the first reason, or nil.
-func (r *Ring) Err() error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.err
+// Failure is what the ranks agree on of why the ring has failed.
+type Failure struct {
+	of      *membership
+	table   *edgeTable
+	control *Control
 }
 
 // Verdict returns why the ring failed as all its ranks are told, nil if it has not.
-func (r *Ring) Verdict() *Verdict {
-	r.mu.Lock()
-	control := r.control
-	r.mu.Unlock()
+func (f *Failure) Verdict() *Verdict {
+	control := f.control.opened()
 	if control == nil {
 		return nil
 	}
 	return control.Failure()
 }
 
-// Fail fails the ring for all ranks: the queue pairs go to ERR, which flushes
-// what is posted, and the reason goes round the control ring. The first reason
-// counts; Fail may be called by anybody at any time. Settled tells what came of it.
-func (r *Ring) Fail(err error) {
+// fail is Ring.Fail.
+func (f *Failure) fail(err error) {
 	var told string // the device whose event it is
 	var d *DeviceError
 	var c *CompletionError
@@ -50,20 +41,18 @@ func (r *Ring) Fail(err error) {
 	case errors.As(err, &c):
 		told = c.Device
 	}
-	err = r.devices.events.Explaining(err, told)
-	r.setFailed(err)
-	r.mu.Lock()
-	control := r.control
-	r.mu.Unlock()
+	err = f.table.events.Explaining(err, told)
+	f.table.fail(err)
+	control := f.control.opened()
 	if control != nil {
-		control.Fail(r.verdict(err))
+		control.Fail(f.verdict(err))
 	}
 }
 
 // verdict is what an error of this rank says to the others.
-func (r *Ring) verdict(err error) *Verdict {
+func (f *Failure) verdict(err error) *Verdict {
 	said := codes.Split(err)
-	v := &Verdict{Kind: bootstrap.KindFailed, Rank: -1, Confidence: bootstrap.Certain, By: r.rank, Text: said.Result, Fix: said.Fix, Evidence: said.Evidence}
+	v := &Verdict{Kind: bootstrap.KindFailed, Rank: -1, Confidence: bootstrap.Certain, By: f.of.rank, Text: said.Result, Fix: said.Fix, Evidence: said.Evidence}
 	var told *Verdict
 	var c *CompletionError
 	var d *DeviceError
@@ -77,9 +66,9 @@ func (r *Ring) verdict(err error) *Verdict {
 	case errors.As(err, &s):
 		s.Tell(v)
 	case errors.As(err, &q):
-		v.Kind, v.Confidence, v.Edge = bootstrap.KindEdge, bootstrap.Certain, bootstrap.Direction{From: r.rank, To: q.Peer, Both: true}
+		v.Kind, v.Confidence, v.Edge = bootstrap.KindEdge, bootstrap.Certain, bootstrap.Direction{From: f.of.rank, To: q.Peer, Both: true}
 	case errors.As(err, &d):
-		v.Rank, v.Confidence = r.rank, bootstrap.Certain
+		v.Rank, v.Confidence = f.of.rank, bootstrap.Certain
 	case errors.As(err, &disagreement):
 		v.Kind, v.Confidence, v.Calls = bootstrap.KindMismatch, bootstrap.Certain, disagreement.Calls
 	case errors.As(err, &corruption):
@@ -91,7 +80,7 @@ func (r *Ring) verdict(err error) *Verdict {
 	case errors.As(err, &c) && c.Status != verbs.FlushError: // which follows from another
 		v.Rank, v.Confidence = c.Peer, bootstrap.Suspect
 	case errors.Is(err, context.Canceled):
-		v.Kind, v.Text = bootstrap.KindCanceled, fmt.Sprintf("%s was %s", r.NodeName(r.rank), ended(err))
+		v.Kind, v.Text = bootstrap.KindCanceled, fmt.Sprintf("%s was %s", f.of.NodeName(f.of.rank), ended(err))
 		return v
 	}
 	if code := diagnose.FailureCode(err); code != v.FailureCode() && code != codes.Failed && code != codes.Usage {
@@ -114,19 +103,17 @@ func ended(err error) string {
 // Settled returns why the ring has failed, once all ranks agree: the verdict that another
 // rank came to, or err where it is this rank's own. What a rank that fails says
 // of its neighbours may be news of a third; a moment later that has come.
-func (r *Ring) Settled(err error) error {
-	r.mu.Lock()
-	control := r.control
-	r.mu.Unlock()
+func (f *Failure) Settled(err error) error {
+	control := f.control.opened()
 	if control == nil {
 		return err
 	}
-	v := control.Settled(r.life)
+	v := control.Settled(f.control.life)
 	switch {
 	case v == nil:
 		return err
-	case r.isOwn(v):
-		return &settled{cmp.Or(err, r.Err()), v}
+	case f.isOwn(v):
+		return &settled{cmp.Or(err, f.table.failure()), v}
 	}
 	return v
 }
@@ -140,39 +127,51 @@ type settled struct {
 func (s *settled) Unwrap() []error { return []error{s.error, s.verdict} }
 
 // isOwn tells whether a verdict says what this rank has failed with.
-func (r *Ring) isOwn(v *Verdict) bool {
-	first := r.Err()
-	return first != nil && v.By == r.rank && v.Text == r.verdict(first).Text
+func (f *Failure) isOwn(v *Verdict) bool {
+	first := f.table.failure()
+	return first != nil && v.By == f.of.rank && v.Text == f.verdict(first).Text
 }
 
 // settle makes the verdict that all ranks came to why the ring has failed.
-func (r *Ring) settle(v *Verdict) {
-	if r.isOwn(v) {
+func (f *Failure) settle(v *Verdict) {
+	if f.isOwn(v) {
 		return // whose error has more to it
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.state != StateClosed {
-		r.err = v
+	f.table.mu.Lock()
+	defer f.table.mu.Unlock()
+	if f.table.state != StateClosed {
+		f.table.err = v
 	}
 }
 
-// setFailed is the local half of Fail.
-func (r *Ring) setFailed(err error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.err != nil || r.state == StateClosed {
-		return
-	}
-	r.err, r.state = err, StateFailed
-	r.failed.Store(true)
-	for _, e := range r.queuePairs() {
-		if e.QP == nil {
-			continue
-		}
-		if err := e.QP.Modify(verbs.QPAttr{State: verbs.StateErr}, verbs.AttrState); err != nil {
-			trace.Debug(trace.Ring, "queue pair to ERR", slog.String("edge", e.String()), slog.Int("channel", e.ID.Channel()), slog.String("error", err.Error()))
+// Completion explains a completion whose status is not success. If the ring
+// has failed already and the work request was only flushed, that is the reason.
+func (f *Failure) Completion(wc *verbs.Completion) error {
+	if wc.Status == verbs.FlushError {
+		if err := f.table.failure(); err != nil {
+			return err
 		}
 	}
-	trace.Debug(trace.Ring, "the ring failed", slog.String("why", err.Error()))
+	id, _, _ := ParseWRID(wc.ID)
+	var peer int
+	e := f.table.edge(id)
+	switch {
+	case !id.IsMesh():
+		peer = f.of.neighbour(id.Side())
+	case e != nil:
+		peer = e.Peer
+	default:
+		return errors.Join(fmt.Errorf("completion of an unknown work request %#x", wc.ID), wc.Status.Err())
+	}
+	if wc.Status == verbs.FlushError {
+		if failed := f.table.failedQueuePair(false); failed != nil {
+			return failed
+		}
+	}
+	failed := &CompletionError{Edge: id, Peer: peer, Node: f.of.nodes[peer].String(), QPN: wc.QPN, Status: wc.Status}
+	failed.Event = f.table.events.Text(time.Now(), func(device string) bool { return e == nil || e.device.Name == device })
+	if e != nil {
+		failed.Device, failed.HostLocal = e.device.Name, e.device.Attr.HostLocal
+	}
+	return failed
 }

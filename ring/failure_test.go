@@ -271,16 +271,16 @@ func TestLostHostIsSilentOverTCP(t *testing.T) {
 	w.status(err, verbs.RetryExceeded)
 	zero := w.world[0]
 	zero.Fail(err)
-	if settled := zero.Settled(err); !errors.Is(settled, err) {
+	if settled := zero.Failure().Settled(err); !errors.Is(settled, err) {
 		t.Errorf("%v: expected the own error", settled)
 	}
-	for _, f := range zero.Diagnose(t.Context(), Right.Edge(), err) {
+	for _, f := range zero.Ends().Diagnose(t.Context(), Right.Edge(), err) {
 		if strings.Contains(f.Text, "silent over TCP") {
 			t.Errorf("rank 1 answers, and yet: %s", f.Text)
 		}
 	}
 	cut.Store(true)
-	found := zero.Diagnose(t.Context(), Right.Edge(), err)
+	found := zero.Ends().Diagnose(t.Context(), Right.Edge(), err)
 	if f := found[0]; f.Attribute != "tcp" || f.Rank != 1 || f.Severity != diagnose.Fault || !strings.Contains(f.Text, "rank 1 ("+zero.nodes[1].String()+") is silent over TCP, too: no answer in") {
 		t.Errorf("%+v", found)
 	}

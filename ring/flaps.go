@@ -31,16 +31,20 @@ type link struct {
 	resent uint64    // by then
 }
 
-// NoCarrier is for how long interfaces under devices of the ring had no carrier, of those
-// that have it again.
-func (r *Ring) NoCarrier() time.Duration { return time.Duration(r.noCarrier.Load()) }
+// linkWatch watches the interfaces under the devices of a ring.
+type linkWatch struct {
+	of      *membership
+	host    *Host // keeps how long they had no carrier
+	devices *devices
+	life    context.Context
+}
 
-// watchLinks tells when an interface under a device loses its carrier and has it again, which the
+// run tells when an interface under a device loses its carrier and has it again, which the
 // kernel says over rtnetlink(7), until the ring's life ends. A device in software has no events of its
 // own: it gets those of a port.
-func (r *Ring) watchLinks() {
+func (w *linkWatch) run() {
 	var links []*link
-	for _, d := range r.Devices() {
+	for _, d := range w.devices.all() {
 		port, err := d.Context.QueryPort(d.Port.Num)
 		if err != nil || port.NetDev == "" {
 			continue
@@ -61,17 +65,17 @@ func (r *Ring) watchLinks() {
 	if unix.Bind(fd, &unix.SockaddrNetlink{Family: unix.AF_NETLINK, Groups: unix.RTMGRP_LINK}) != nil {
 		return
 	}
-	defer context.AfterFunc(r.life, func() { _ = f.SetReadDeadline(time.Now()) })()
-	for b := make([]byte, 32<<10); r.life.Err() == nil; {
+	defer context.AfterFunc(w.life, func() { _ = f.SetReadDeadline(time.Now()) })()
+	for b := make([]byte, 32<<10); w.life.Err() == nil; {
 		n, err := f.Read(b)
 		now := time.Now()
 		switch {
 		case errors.Is(err, os.ErrDeadlineExceeded):
 			_ = f.SetReadDeadline(time.Time{})
 			for _, l := range links {
-				l.tell(r, now)
+				l.tell(w, now)
 			}
-			if r.life.Err() != nil { // it ended while the deadline was set anew
+			if w.life.Err() != nil { // it ended while the deadline was set anew
 				return
 			}
 			continue
@@ -85,7 +89,7 @@ func (r *Ring) watchLinks() {
 			}
 			// struct ifinfomsg: the index is at 4, and the flags are at 8.
 			index, flags := int(binary.NativeEndian.Uint32(m.Data[4:])), binary.NativeEndian.Uint32(m.Data[8:])
-			if i := slices.IndexFunc(links, func(l *link) bool { return l.index == index }); i >= 0 && links[i].changed(r, flags&unix.IFF_RUNNING != 0, now) {
+			if i := slices.IndexFunc(links, func(l *link) bool { return l.index == index }); i >= 0 && links[i].changed(w, flags&unix.IFF_RUNNING != 0, now) {
 				_ = f.SetReadDeadline(now.Add(flapSettles))
 			}
 		}
@@ -93,28 +97,28 @@ func (r *Ring) watchLinks() {
 }
 
 // changed takes note of a carrier, and tells whether a flap is over, which is told later.
-func (l *link) changed(r *Ring, carrier bool, now time.Time) (over bool) {
+func (l *link) changed(w *linkWatch, carrier bool, now time.Time) (over bool) {
 	switch {
 	case !carrier && l.down.IsZero():
 		l.down, l.back, l.resent = now, time.Time{}, l.retransmitted()
-		l.event(r, verbs.EventPortErr)
+		l.event(w, verbs.EventPortErr)
 	case carrier && !l.down.IsZero() && l.back.IsZero():
 		l.back = now
-		r.noCarrier.Add(int64(now.Sub(l.down)))
-		l.event(r, verbs.EventPortActive)
+		w.host.noCarrier.Add(int64(now.Sub(l.down)))
+		l.event(w, verbs.EventPortActive)
 		return true
 	}
 	return false
 }
 
-func (l *link) event(r *Ring, what verbs.EventType) {
+func (l *link) event(w *linkWatch, what verbs.EventType) {
 	if l.device.Attr.UDPSocket {
-		r.devices.event(l.device.Name, verbs.AsyncEvent{Type: what, Port: l.device.Port.Num})
+		w.devices.event(l.device.Name, verbs.AsyncEvent{Type: what, Port: l.device.Port.Num})
 	}
 }
 
 // tell says how long the carrier was away, once what was lost meanwhile was sent again.
-func (l *link) tell(r *Ring, now time.Time) {
+func (l *link) tell(w *linkWatch, now time.Time) {
 	if l.back.IsZero() || now.Sub(l.back) < flapSettles {
 		return
 	}
@@ -123,7 +127,7 @@ func (l *link) tell(r *Ring, now time.Time) {
 		resent = fmt.Sprintf("; %d packets were sent again", n-l.resent)
 	}
 	trace.Warn(trace.Ring, fmt.Sprintf("%s of rank %d had no carrier for %s from %s on%s: look at the cable, the switch's port and its counters",
-		l.netdev, r.rank, l.back.Sub(l.down).Round(time.Millisecond), l.down.Format("15:04:05.000"), resent))
+		l.netdev, w.of.rank, l.back.Sub(l.down).Round(time.Millisecond), l.down.Format("15:04:05.000"), resent))
 	l.down, l.back = time.Time{}, time.Time{}
 }
 

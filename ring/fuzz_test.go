@@ -33,7 +33,7 @@ func FuzzQuestion(f *testing.F) {
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 		defer cancel()
 		name, begun := kinds[int(kind)%len(kinds)], time.Now()
-		v, err := world[1].answer(ctx, name, 0, int(side&1), payload)
+		v, err := (&answers{world[1]}).answer(ctx, name, 0, int(side&1), payload)
 		if err == nil {
 			_, err = json.Marshal(v)
 			if err != nil {
@@ -62,7 +62,7 @@ func FuzzConnectionData(f *testing.F) {
 		return r
 	}
 	first := initialised(f)
-	good := first.edges[Left].connectionData()
+	good := first.table.edges[Left].connectionData()
 	bad := good
 	bad.GID, bad.QPN, bad.PSN, bad.MTU, bad.SlotCount = verbs.GID{}, 1<<32-1, 1<<32-1, 7, -1
 	for _, d := range []connectionData{good, bad, {}} {
@@ -79,11 +79,11 @@ func FuzzConnectionData(f *testing.F) {
 			return
 		}
 		r := initialised(t)
-		own := r.edges[Left].connectionData()
+		own := r.table.edges[Left].connectionData()
 		if d.Digest == list { // as it would be of a neighbour
 			d.Digest = own.Digest
 		}
-		r.change(func() { r.edges[Right].Remote = d })
+		r.table.change(func() { r.table.edges[Right].Remote = d })
 		err := r.RTR(t.Context(), Values{})
 		if err == nil {
 			err = r.RTS(t.Context(), Values{})

@@ -256,20 +256,20 @@ func TestAwaitNeighboursInVain(t *testing.T) {
 
 func TestRunID(t *testing.T) {
 	world := byHand(t, 20) // more than a rank answers questions at once
-	if id, err := world[3].RunID(t.Context()); err == nil {
+	if id, err := world[3].Control().RunID(t.Context()); err == nil {
 		t.Errorf("%q before the exchange", id)
 	}
 	upTo(t, world, StateExchanged)
 	ids := make([]string, len(world))
-	world[0].mu.Lock() // it answers only when all have asked
-	time.AfterFunc(300*time.Millisecond, world[0].mu.Unlock)
-	noErrors(t, each(world, func(r *Ring) (err error) { ids[r.Rank()], err = r.RunID(t.Context()); return err }))
+	world[0].table.mu.Lock() // it answers only when all have asked
+	time.AfterFunc(300*time.Millisecond, world[0].table.mu.Unlock)
+	noErrors(t, each(world, func(r *Ring) (err error) { ids[r.Rank()], err = r.Control().RunID(t.Context()); return err }))
 	for i, id := range ids {
 		if id == "" || id != ids[0] {
 			t.Errorf("rank %d has the run %q: expected %q", i, id, ids[0])
 		}
 	}
-	if other := byHand(t, 1)[0]; other.runID == ids[0] {
+	if other := byHand(t, 1)[0]; other.control.runID == ids[0] {
 		t.Errorf("two runs with one id %q", ids[0])
 	}
 }

@@ -21,9 +21,9 @@ const (
 // untilUp repeats what needs this host's network while that is not up: the addresses, links and
 // routes of a host that starts come one after the other. It says at once what it waits for, which
 // may be a mistake. At the context's deadline it returns the last error.
-func (r *Ring) untilUp(ctx context.Context, try func() error) error {
-	limit := r.Timeout()
-	if r.opts.ByHand {
+func (h *Host) untilUp(ctx context.Context, try func() error) error {
+	limit := h.control.limit()
+	if h.opts.ByHand {
 		limit = min(limit, hostUpByHand)
 	}
 	within, cancel := context.WithTimeout(ctx, limit)
@@ -31,7 +31,7 @@ func (r *Ring) untilUp(ctx context.Context, try func() error) error {
 	said := ""
 	for begun := time.Now(); ; {
 		err := try()
-		if err == nil || !r.comesUp(err) {
+		if err == nil || !h.comesUp(err) {
 			return err
 		}
 		if text := err.Error(); text != said {
@@ -47,12 +47,12 @@ func (r *Ring) untilUp(ctx context.Context, try func() error) error {
 }
 
 // comesUp tells whether an error may be of a host whose network is not up yet.
-func (r *Ring) comesUp(err error) bool {
+func (h *Host) comesUp(err error) bool {
 	switch diagnose.FailureCode(err) {
 	case codes.AddressForeign, codes.Unreachable, codes.PortDown:
 		return true
 	case codes.NoGID:
-		return r.opts.GIDIndex == nil // else the index may be a mistake
+		return h.opts.GIDIndex == nil // else the index may be a mistake
 	}
 	return false
 }

@@ -41,7 +41,7 @@ func TestUntilUp(t *testing.T) {
 				t.Fatal(err)
 			}
 			tries := 0
-			err = r.untilUp(t.Context(), func() error {
+			err = r.host.untilUp(t.Context(), func() error {
 				if tries++; tries < 3 {
 					return c.err
 				}
@@ -64,7 +64,7 @@ func TestUntilUpEnds(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 3*hostLook)
 	defer cancel()
 	begun := time.Now()
-	err = r.untilUp(ctx, func() error { return usage.Codedf(codes.AddressForeign, "no interface here has that address") })
+	err = r.host.untilUp(ctx, func() error { return usage.Codedf(codes.AddressForeign, "no interface here has that address") })
 	if !usage.Is(err) || !strings.Contains(err.Error(), "no interface here has that address; this was waited for ") || time.Since(begun) < 3*hostLook {
 		t.Errorf("%v after %s", err, time.Since(begun))
 	}

@@ -53,7 +53,7 @@ func TestQueuePairFailsWhileIdle(t *testing.T) {
 func TestQueuePairHasFailed(t *testing.T) {
 	world := connect(t, 2, nil)
 	for _, r := range world {
-		r.endLife() // nobody looks while it is idle
+		r.control.endLife() // nobody looks while it is idle
 		r.watching.Wait()
 	}
 	breakQP(t, world[0].Left())
@@ -75,7 +75,7 @@ func TestExplainPeerInError(t *testing.T) {
 	world := connect(t, 2, nil)
 	breakQP(t, world[1].Left())
 	err := &CompletionError{Edge: Right.Edge(), Peer: 1, Status: verbs.RetryExceeded}
-	explained := world[0].Explain(context.Background(), 1, err)
+	explained := world[0].Stalls().Explain(context.Background(), 1, err)
 	if text := textOf(explained); !strings.Contains(text, "the queue pair of rank 1 (") || !strings.Contains(text, "has failed and is ERR") || !errors.Is(explained, err) {
 		t.Errorf("%s", text)
 	}

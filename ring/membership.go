@@ -36,3 +36,15 @@ func (m *membership) neighbour(s Side) int {
 func (m *membership) NodeName(rank int) string {
 	return fmt.Sprintf("rank %d (%s)", rank, m.nodes[rank].Called(m.names))
 }
+
+// towards is the side over which the peer of an edge is asked: its own, or the shorter way to
+// the peer of a mesh edge.
+func (m *membership) towards(id EdgeID, peer int) Side {
+	if !id.IsMesh() {
+		return id.Side()
+	}
+	if n := len(m.nodes); (peer-m.rank+n)%n > n/2 {
+		return Left
+	}
+	return Right
+}

@@ -6,52 +6,17 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"math/bits"
 	"slices"
-	"sync"
 
 	"ringcli/configs/usage"
-	"ringcli/ring/bootstrap"
 	"ringcli/ring/bootstrap/calls"
 	"ringcli/ring/locality"
 	"ringcli/trace"
 )
 
-const (
-	// MeshSlots and MeshSlotSize are what a mesh edge has to receive into; the
-	// slots' headers of SlotHeader bytes come on top. An algorithm that needs more
-	// than the ring's two edges is one for small messages: a step of it has one
-	// vector of up to 32 KiB under way, and the next step's may come before that is
-	// taken out. A root that only gives, or a rank that only contributes, runs ahead by
-	// as many operations: on soft:lo and two CPUs a broadcast of 8 bytes takes 4 ranks
-	// 27 us with 8 slots and 18 with 16 or 32, a reduce 26 and 21.
-	MeshSlots    = 16
-	MeshSlotSize = 32 << 10
-	// meshRecv and meshSend are the lengths of a mesh edge's queues: a WRITE_IMM for
-	// each slot, credits for them and a few messages, at twice the number.
-	meshRecv, meshSend = 64, 128
-)
-
 // meshRoom makes a mesh edge take 540 KiB. A Comm sends from as much again. Of what a device does
 // not pin, only what is used becomes memory.
 var meshRoom = room{MeshSlots, MeshSlotSize + SlotHeader, meshRecv, meshSend}
-
-// meshAll is up to how many edges no rank need count: one to every other rank of a host, which
-// shares memory with it, and to one on each other host.
-const meshAll = 64
-
-// MeshMost is how many mesh edges a rank of a ring of n may have: to all others in
-// a small ring; else to meshAll of them, and for recursive doubling and its folding, and for a
-// tree, which is O(log n).
-func MeshMost(n int) int {
-	return min(n-1, meshAll+2*bits.Len(uint(n-1))) // Len(n-1) is log2 n, rounded up
-}
-
-// mesh is what Mesh made for one purpose.
-type mesh struct {
-	peers []int
-	edges []*Edge // in the order of peers
-}
 
 // Mesh returns edges to some ranks, in the order of peers. They are beside the
 // ring's own two: a neighbour among them is reached over a second edge. Edges are
@@ -69,9 +34,9 @@ type mesh struct {
 // come within Options.Timeout is named with what it does. Without Options.ByHand
 // any error fails the ring.
 func (r *Ring) Mesh(ctx context.Context, purpose Purpose, peers []int) ([]*Edge, error) {
-	r.mu.Lock()
-	known, failure := r.mesh.made[purpose], r.err
-	r.mu.Unlock()
+	r.table.mu.Lock()
+	known, failure := r.table.mesh.made[purpose], r.table.err
+	r.table.mu.Unlock()
 	switch {
 	case failure != nil:
 		return nil, failure
@@ -81,31 +46,15 @@ func (r *Ring) Mesh(ctx context.Context, purpose Purpose, peers []int) ([]*Edge,
 		return known.edges, nil
 	}
 	m := &meshCall{r: r, purpose: purpose, peers: peers}
-	err := r.between(meshText(purpose), r.Usable).take(ctx, m.run)
+	err := between(r, meshText(purpose), r.Usable).take(ctx, m.run)
 	return m.edges, err
 }
 
 // MeshEdges returns the edges that Mesh made, by ID.
 func (r *Ring) MeshEdges() []*Edge {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return slices.Clone(r.mesh.list)
-}
-
-// meshEdges are the edges beside the ring's two. They are changed with the token and the
-// ring's mu: whoever has either may look.
-type meshEdges struct {
-	list []*Edge           // by ID from firstMesh on
-	made map[Purpose]*mesh // guarded by the ring's mu
-}
-
-func (m *meshEdges) to(rank int) *Edge {
-	for _, e := range m.list {
-		if e.Peer == rank {
-			return e
-		}
-	}
-	return nil
+	r.table.mu.Lock()
+	defer r.table.mu.Unlock()
+	return slices.Clone(r.table.mesh.list)
 }
 
 // meshCall is a call of Mesh that has something to do.
@@ -156,14 +105,14 @@ func (m *meshCall) run(ctx context.Context, _ Token) (err error) {
 		}
 	}
 	for _, peer := range m.peers {
-		m.edges = append(m.edges, r.mesh.to(peer))
+		m.edges = append(m.edges, r.table.mesh.to(peer))
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.mesh.made == nil {
-		r.mesh.made = make(map[Purpose]*mesh)
+	r.table.mu.Lock()
+	defer r.table.mu.Unlock()
+	if r.table.mesh.made == nil {
+		r.table.mesh.made = make(map[Purpose]*mesh)
 	}
-	r.mesh.made[m.purpose] = &mesh{slices.Clone(m.peers), m.edges}
+	r.table.mesh.made[m.purpose] = &mesh{slices.Clone(m.peers), m.edges}
 	trace.Debug(trace.Ring, "mesh", slog.String("purpose", m.purpose.What), slog.Any("peers", m.peers), slog.Int("edges_made", len(m.made)))
 	return nil
 }
@@ -174,7 +123,7 @@ func (m *meshCall) tabled(err error) error {
 	if m.purpose.Call == 0 || !usage.Is(err) || m.r.Failed() {
 		return err
 	}
-	table := m.r.Disagreement(m.purpose.Call, nil, "")
+	table := m.r.stalls.Disagreement(m.purpose.Call, nil, "")
 	if d, ok := errors.AsType[*DisagreementError](table); ok && !calls.Differ(d.Calls) {
 		return err
 	}
@@ -224,7 +173,7 @@ func (m *meshCall) share(ctx context.Context, what string, own meshReport, probl
 	if err != nil {
 		return nil, err
 	}
-	parts, err := r.control.Gather(ctx, Purpose{What: what + meshText(m.purpose), Call: m.purpose.Call, Do: "make the " + meshText(m.purpose)}, data)
+	parts, err := r.control.boot.Gather(ctx, Purpose{What: what + meshText(m.purpose), Call: m.purpose.Call, Do: "make the " + meshText(m.purpose)}, data)
 	if err != nil {
 		return nil, errors.Join(problem, err)
 	}
@@ -260,11 +209,11 @@ func (m *meshCall) check() error {
 			return usage.Errorf("peer %d is this rank itself: expected others", peer)
 		case slices.Contains(m.peers[:i], peer):
 			return usage.Errorf("peer %d is named twice: expected each once", peer)
-		case r.mesh.to(peer) == nil:
+		case r.table.mesh.to(peer) == nil:
 			missing++
 		}
 	}
-	if has, most := len(r.mesh.list), MeshMost(len(r.nodes)); has+missing > most {
+	if has, most := len(r.table.mesh.list), MeshMost(len(r.nodes)); has+missing > most {
 		return usage.Errorf("%d peers make %d edges beside the ring's: expected at most %d on a ring of %d ranks, for which the completion queue has room",
 			len(m.peers), has+missing, most, len(r.nodes))
 	}
@@ -273,7 +222,7 @@ func (m *meshCall) check() error {
 
 func (m *meshCall) has() (list []int) {
 	for _, peer := range m.peers {
-		if m.r.mesh.to(peer) != nil {
+		if m.r.table.mesh.to(peer) != nil {
 			list = append(list, peer)
 		}
 	}
@@ -307,7 +256,7 @@ func (m *meshCall) device(own, peer *locality.Locality, rank int) (edgeDevice, e
 	if own == nil || peer == nil {
 		return edgeDevice{}, errors.New("its rank does not say which device it would use: do all ranks run the same version?")
 	}
-	c, err := locality.Choose(*own, *peer, bothNames(m.r, rank))
+	c, err := locality.Choose(*own, *peer, bothNames(&m.r.membership, rank))
 	if err != nil {
 		return edgeDevice{}, err
 	}
@@ -320,19 +269,19 @@ func (m *meshCall) create(reports []meshReport) (map[int]connectionData, error) 
 	r := m.r
 	data := make(map[int]connectionData)
 	for _, peer := range m.peers {
-		if r.mesh.to(peer) != nil {
+		if r.table.mesh.to(peer) != nil {
 			continue
 		}
 		on, err := m.device(reports[r.rank].Locality, reports[peer].Locality, peer)
 		if err != nil {
 			return nil, m.at(peer, err)
 		}
-		e, err := newEdge(r, firstMesh+EdgeID(len(r.mesh.list)), peer, on, meshRoom)
+		e, err := newEdge(r.devices.owner, firstMesh+EdgeID(len(r.table.mesh.list)), peer, on, meshRoom)
 		if err != nil {
 			return nil, m.at(peer, err)
 		}
 		m.made = append(m.made, e)
-		r.change(func() { r.mesh.list = append(r.mesh.list, e) })
+		r.table.change(func() { r.table.mesh.list = append(r.table.mesh.list, e) })
 		err = e.describe()
 		if err == nil {
 			err = e.toInit(Values{})
@@ -351,7 +300,7 @@ func (m *meshCall) connect(e *Edge, theirs meshReport) error {
 	if !ok {
 		return m.at(e.Peer, errors.New("its rank has no queue pair for it"))
 	}
-	m.r.change(func() { e.Remote = remote })
+	m.r.table.change(func() { e.Remote = remote })
 	return m.at(e.Peer, e.toRTR(Values{}))
 }
 
@@ -360,58 +309,8 @@ func (m *meshCall) undo() error {
 		return nil
 	}
 	r := m.r
-	r.change(func() { r.mesh.list = r.mesh.list[:min(len(r.mesh.list), int(m.made[0].ID-firstMesh))] })
+	r.table.change(func() {
+		r.table.mesh.list = r.table.mesh.list[:min(len(r.table.mesh.list), int(m.made[0].ID-firstMesh))]
+	})
 	return closeAll(m.made)
-}
-
-// drop releases all mesh edges. It needs the token; mu is the ring's.
-func (m *meshEdges) drop(mu *sync.Mutex) error {
-	mu.Lock()
-	edges := m.list
-	m.list, m.made = nil, nil
-	mu.Unlock()
-	return closeAll(edges)
-}
-
-func closeAll(edges []*Edge) error {
-	var errs []error
-	for _, e := range edges {
-		if e != nil {
-			errs = append(errs, e.close())
-		}
-	}
-	return errors.Join(errs...)
-}
-
-// Purpose is what a control operation, or edges of a mesh, are for.
-type Purpose = bootstrap.Purpose
-
-// BeReady is what ranks do with each other before their first operation.
-const BeReady = "be ready for operations"
-
-// Awaited is a control operation that another rank has begun and that this one has
-// to begin next.
-type Awaited struct {
-	Purpose
-	By   string // the node that began it
-	Rank int    // this one
-}
-
-// String is as in "rank 3 (c) waits for rank 0 to make the connections for a tree".
-func (a Awaited) String() string {
-	return fmt.Sprintf("%s waits for rank %d to %s", a.By, a.Rank, a.ToDo())
-}
-
-// Awaited returns what this rank is awaited for, if it is. That is for a rank that
-// waits for others in vain: they may be in another operation, or just ahead.
-func (r *Ring) Awaited() (a Awaited, ok bool) {
-	control, err := r.controlRing()
-	if err != nil {
-		return a, false
-	}
-	purpose, rank, ok := control.Ahead()
-	if !ok {
-		return a, false
-	}
-	return Awaited{Purpose: purpose, By: r.NodeName(rank), Rank: r.rank}, true
 }

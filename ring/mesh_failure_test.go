@@ -213,7 +213,7 @@ func TestMeshEnds(t *testing.T) {
 	}))
 	for _, r := range world {
 		for _, e := range r.MeshEdges() {
-			own, peer, err := r.Ends(t.Context(), e.ID)
+			own, peer, err := r.Ends().Both(t.Context(), e.ID)
 			if err != nil || own.Side != "mesh" || own.Peer != e.Peer || peer.Rank != e.Peer || peer.Peer != r.Rank() || peer.DestQPN != own.QPN || own.DestQPN != peer.QPN {
 				t.Errorf("rank %d, the %s: %v: from %d to %d, back from %d to %d", r.Rank(), e, err, own.QPN, own.DestQPN, peer.QPN, peer.DestQPN)
 			}
@@ -223,22 +223,22 @@ func TestMeshEnds(t *testing.T) {
 		}
 	}
 	r := world[0]
-	e := r.mesh.to(3)
-	if err := world[3].mesh.to(0).QP.Modify(verbs.QPAttr{State: verbs.StateErr}, verbs.AttrState); err != nil {
+	e := r.table.mesh.to(3)
+	if err := world[3].table.mesh.to(0).QP.Modify(verbs.QPAttr{State: verbs.StateErr}, verbs.AttrState); err != nil {
 		t.Fatal(err)
 	}
 	gone := &CompletionError{Edge: e.ID, Peer: 3, Status: verbs.RetryExceeded}
-	if text := explain(r.Diagnose(t.Context(), e.ID, gone)); !strings.Contains(text, "rank 3") || !strings.Contains(text, "ERR") {
+	if text := explain(r.Ends().Diagnose(t.Context(), e.ID, gone)); !strings.Contains(text, "rank 3") || !strings.Contains(text, "ERR") {
 		t.Errorf("%s: expected rank 3's queue pair", text)
 	}
-	noErrors(t, []error{world[3].mesh.drop(&world[3].mu)})
-	_, err := r.PeerEnd(t.Context(), e.ID)
+	noErrors(t, []error{world[3].table.mesh.drop(&world[3].table.mu)})
+	_, err := r.Ends().Peer(t.Context(), e.ID)
 	var answer *bootstrap.AnswerError
 	if !errors.As(err, &answer) || answer.Rank != 3 || !strings.HasSuffix(textOf(err), "has no mesh edge to rank 0") || strings.Count(textOf(err), "asked for") != 1 {
 		t.Errorf("%v: expected that rank 3 has none", err)
 	}
-	_, err = r.OwnEnd(firstMesh + 5)
-	_, far := r.PeerEnd(t.Context(), firstMesh+5)
+	_, err = r.Ends().Own(firstMesh + 5)
+	_, far := r.Ends().Peer(t.Context(), firstMesh+5)
 	if !strings.Contains(textOf(err), "no mesh edge at side 7") || !strings.Contains(textOf(far), "no mesh edge at side 7") {
 		t.Errorf("%v, %v: expected that there is none", err, far)
 	}

@@ -51,7 +51,7 @@ func exchangeOver(ctx context.Context, r *Ring, edges []*Edge) error {
 		return err
 	}
 	defer func() { _ = staging.Free() }()
-	mr, err := r.RegisterMemory(staging.Addr(), uint64(staging.Len()), verbs.AccessLocalWrite)
+	mr, err := r.Memory().Register(staging.Addr(), uint64(staging.Len()), verbs.AccessLocalWrite)
 	if err != nil {
 		return err
 	}
@@ -74,7 +74,7 @@ func exchangeOver(ctx context.Context, r *Ring, edges []*Edge) error {
 		}
 	}
 	var wc [16]verbs.Completion
-	waiter := r.NewWaiter()
+	waiter := r.host.NewWaiter()
 	begun := time.Now()
 	for missing := 4 * len(edges); missing > 0; {
 		n, err := token.Poll(wc[:])
@@ -84,7 +84,7 @@ func exchangeOver(ctx context.Context, r *Ring, edges []*Edge) error {
 		for i := range wc[:n] {
 			c := &wc[i]
 			if c.Status != verbs.Success {
-				return r.CompletionError(c)
+				return r.Failure().Completion(c)
 			}
 			id, kind, value := ParseWRID(c.ID)
 			e := r.Edge(id)
@@ -303,14 +303,14 @@ func TestAwaited(t *testing.T) {
 	world := connect(t, 2, nil)
 	r := newRings(t, 1, nil)[0]
 	for _, r := range []*Ring{r, world[0]} {
-		if what, ok := r.Awaited(); ok {
+		if what, ok := r.Stalls().Awaited(); ok {
 			t.Errorf("%s: expected that nobody waits", what)
 		}
 	}
 	done := make(chan error, 1)
 	go func() { _, err := world[1].Mesh(t.Context(), Purpose{What: "inbox"}, []int{0}); done <- err }()
 	var what Awaited
-	for ok := false; !ok; what, ok = world[0].Awaited() {
+	for ok := false; !ok; what, ok = world[0].Stalls().Awaited() {
 		if t.Context().Err() != nil || world[0].Failed() {
 			t.Fatal(world[0].Err())
 		}
@@ -321,7 +321,7 @@ func TestAwaited(t *testing.T) {
 	}
 	_, err := world[0].Mesh(t.Context(), Purpose{What: "inbox"}, []int{1})
 	noErrors(t, []error{err, <-done})
-	if what, ok := world[0].Awaited(); ok {
+	if what, ok := world[0].Stalls().Awaited(); ok {
 		t.Errorf("%s: expected that nobody waits any more", what)
 	}
 }
@@ -368,10 +368,10 @@ func TestFailTakesTheMesh(t *testing.T) {
 				if made {
 					err = exchangeOver(t.Context(), r, r.MeshEdges())
 				} else {
-					_, err = r.Mesh(t.Context(), Purpose{What: fmt.Sprint("all ", len(r.mesh.made))}, others(3, r.Rank()))
+					_, err = r.Mesh(t.Context(), Purpose{What: fmt.Sprint("all ", len(r.table.mesh.made))}, others(3, r.Rank()))
 				}
 				if err != nil {
-					return r.Settled(err)
+					return r.failure.Settled(err)
 				}
 			}
 		})
@@ -416,7 +416,7 @@ func TestMeshReset(t *testing.T) {
 		upTo(t, world, StateRTS)
 	}
 	noErrors(t, each(world, overMesh(t.Context(), "all", others)))
-	noErrors(t, []error{world[0].mesh.drop(&world[0].mu)})
+	noErrors(t, []error{world[0].table.mesh.drop(&world[0].table.mu)})
 	for i, err := range each(world, func(r *Ring) error {
 		_, err := r.Mesh(t.Context(), Purpose{What: "other"}, others(3, r.Rank()))
 		return err
@@ -443,7 +443,7 @@ func TestMeshCompletionError(t *testing.T) {
 		t.Fatal(err)
 	}
 	var wc [1]verbs.Completion
-	waiter := r.NewWaiter()
+	waiter := r.host.NewWaiter()
 	for n := 0; n == 0; {
 		var err error
 		if n, err = token.Poll(wc[:]); err != nil {
@@ -453,7 +453,7 @@ func TestMeshCompletionError(t *testing.T) {
 			noErrors(t, []error{waiter.Wait()})
 		}
 	}
-	err := r.CompletionError(&wc[0])
+	err := r.Failure().Completion(&wc[0])
 	var c *CompletionError
 	if text := textOf(err); !errors.As(err, &c) || c.Edge != firstMesh+1 || c.Peer != 2 || c.Status != verbs.RemoteAccessError || !strings.Contains(text, "mesh edge to rank 2 (127.") {
 		t.Errorf("%s: expected the edge", text)
@@ -462,7 +462,7 @@ func TestMeshCompletionError(t *testing.T) {
 		t.Errorf("%+v: expected the request that failed", f)
 	}
 	noErrors(t, []error{token.End()})
-	if err := r.CompletionError(&verbs.Completion{ID: WRID(firstMesh+2, WRUser, 0), Status: verbs.RetryExceeded}); !strings.Contains(textOf(err), "unknown work request") {
+	if err := r.Failure().Completion(&verbs.Completion{ID: WRID(firstMesh+2, WRUser, 0), Status: verbs.RetryExceeded}); !strings.Contains(textOf(err), "unknown work request") {
 		t.Errorf("%v: expected an edge that is not there to be unknown", err)
 	}
 }

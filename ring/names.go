@@ -3,8 +3,6 @@ package ring
 import (
 	"context"
 	"errors"
-	"fmt"
-	"log/slog"
 	"net"
 	"net/netip"
 	"slices"
@@ -13,51 +11,12 @@ import (
 
 	"ringcli/ring/bootstrap/hosts"
 	"ringcli/ring/locality"
-	"ringcli/trace"
 )
-
-// resolve finds the addresses of the list. A name may get its address later: while one has none,
-// this rank listens already, so that other ranks learn that it is up, and what it waits for.
-func (r *Ring) resolve(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, max(r.Timeout(), r.opts.Patience))
-	defer cancel()
-	all, err := hosts.Resolve(ctx, r.nodes, func(known [][]netip.AddrPort) {
-		r.addrs = hosts.First(known, r.nodes)
-		first := slices.IndexFunc(known, func(a []netip.AddrPort) bool { return len(a) == 0 })
-		if r.control == nil && r.mayListen(ctx) {
-			if err := r.listen(ctx); err != nil {
-				trace.Debug(trace.Ring, "not listening yet", slog.Any("error", err)) // the step after this one tries again
-			}
-		}
-		if r.control != nil {
-			r.control.SetState(fmt.Sprintf("open: its host knows no address of %q yet", r.nodes[first].Host))
-		}
-	})
-	if err != nil {
-		return err
-	}
-	r.addrs = r.choose(ctx, all)
-	if r.control != nil {
-		r.control.SetAddrs(r.addrs)
-		r.control.SetState("open")
-	}
-	return nil
-}
-
-// mayListen tells whether the control ring's port is free. The names that are missing may narrow
-// the addresses to listen on, so a port in use is no error yet.
-func (r *Ring) mayListen(ctx context.Context) bool {
-	l, err := new(net.ListenConfig).Listen(ctx, "tcp", r.controlConfig().Bind.String())
-	if err != nil {
-		return false
-	}
-	return l.Close() == nil
-}
 
 // choose takes one address of each entry, of one family as far as entries have it: IPv6 where one
 // has no other, else that in which the neighbours answer.
-func (r *Ring) choose(ctx context.Context, all [][]netip.AddrPort) []netip.AddrPort {
-	chosen := hosts.First(all, r.nodes)
+func (h *Host) choose(ctx context.Context, all [][]netip.AddrPort) []netip.AddrPort {
+	chosen := hosts.First(all, h.of.nodes)
 	prefer := func(is4 bool) {
 		for i, some := range all {
 			if at := slices.IndexFunc(some, func(a netip.AddrPort) bool { return a.Addr().Is4() == is4 }); at >= 0 {
@@ -77,14 +36,14 @@ func (r *Ring) choose(ctx context.Context, all [][]netip.AddrPort) []netip.AddrP
 		return chosen
 	}
 	for _, side := range bothSides {
-		peer := r.neighbour(side)
+		peer := h.of.neighbour(side)
 		if some := all[peer]; len(some) > 1 && !slices.ContainsFunc(some, func(a netip.AddrPort) bool { return locality.IsLocal(a.Addr()) }) {
-			first := r.reach(ctx, some)
+			first := h.reach(ctx, some)
 			if first.Addr().Is4() != chosen[peer].Addr().Is4() {
 				prefer(first.Addr().Is4())
 			}
-			for i, n := range r.nodes {
-				if n.Host == r.nodes[peer].Host {
+			for i, n := range h.of.nodes {
+				if n.Host == h.of.nodes[peer].Host {
 					chosen[i] = netip.AddrPortFrom(first.Addr(), uint16(n.Port))
 				}
 			}
@@ -99,10 +58,10 @@ const reachTimeout = 2 * time.Second
 // reach returns the first of a host's addresses at which its port answers. A refusal is an
 // answer, too, where none accepts the call: the rank there has yet to start. Without an answer it
 // is the first.
-func (r *Ring) reach(ctx context.Context, some []netip.AddrPort) netip.AddrPort {
+func (h *Host) reach(ctx context.Context, some []netip.AddrPort) netip.AddrPort {
 	ctx, cancel := context.WithTimeout(ctx, reachTimeout)
 	defer cancel()
-	dial := r.opts.Dial
+	dial := h.opts.Dial
 	if dial == nil {
 		dial = new(net.Dialer).DialContext
 	}

@@ -44,7 +44,7 @@ func TestAffinity(t *testing.T) {
 		if err := r.Open(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if a := r.Affinity(); (a != nil) != (c.want != nil) || a != nil && a.CPU() != c.want[rank%len(c.want)] {
+		if a := r.host.Affinity(); (a != nil) != (c.want != nil) || a != nil && a.CPU() != c.want[rank%len(c.want)] {
 			t.Errorf("%s, rank %d of %d on CPUs %q of %v: %+v", c.wait, rank, c.ranks, c.cpus, cpus, a)
 		}
 		if err := r.Close(); err != nil {

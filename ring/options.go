@@ -123,6 +123,9 @@ func (o Options) withDefaults() (Options, error) {
 	if _, err := locality.CPUs(o.CPUs); err != nil {
 		return o, err
 	}
+	if _, err := verbs.ParseFaults(o.Inject); err != nil {
+		return o, usage.Errorf("inject: %w", err)
+	}
 	names, err := device.Names(o.Device)
 	if err != nil {
 		return o, err

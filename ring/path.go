@@ -2,15 +2,12 @@ package ring
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
-	"fmt"
 	"math/rand/v2"
 	"slices"
 	"sync"
 	"time"
 
-	"ringcli/ring/bootstrap"
 	"ringcli/ring/bootstrap/verdict"
 	"ringcli/ring/diagnose"
 	"ringcli/ring/watch"
@@ -33,29 +30,29 @@ const (
 // Explain returns what is behind an error of an operation with a peer: why the ring failed,
 // if it did meanwhile, or a *StallError that names a rank or a direction, if that can be found
 // out; else the error. It asks the other ranks, and takes at most five seconds.
-func (r *Ring) Explain(ctx context.Context, peer int, err error) error {
+func (s *Stalls) Explain(ctx context.Context, peer int, err error) error {
 	for begun := time.Now(); time.Since(begun) < newsTravel; time.Sleep(newsTick) {
-		if r.Failed() {
-			return r.Err()
+		if s.table.failed.Load() {
+			return s.table.failure()
 		}
 	}
-	found := r.Stalls(ctx)
+	found := s.Find(ctx)
 	failed, isCompletion := errors.AsType[*CompletionError](err)
 	i := slices.IndexFunc(found, func(b diagnose.Blame) bool {
 		return b.Kind == diagnose.StallIsolated || b.Rank == peer && slices.Contains([]diagnose.StallKind{diagnose.StallGone, diagnose.StallStopped, diagnose.StallSilent}, b.Kind)
 	})
 	switch {
-	case r.Failed():
-		return r.Err()
+	case s.table.failed.Load():
+		return s.table.failure()
 	case i >= 0:
 		return &StallError{Blame: found[i], Because: err}
 	case !isCompletion || failed.Status != verbs.RetryExceeded || failed.HostLocal:
 		return err
 	}
-	own, theirs, endsErr := r.Ends(ctx, failed.Edge)
+	own, theirs, endsErr := s.ends.Both(ctx, failed.Edge)
 	switch {
-	case r.Failed():
-		return r.Err()
+	case s.table.failed.Load():
+		return s.table.failure()
 	case endsErr != nil:
 		return err
 	}
@@ -63,21 +60,21 @@ func (r *Ring) Explain(ctx context.Context, peer int, err error) error {
 	if fallen != nil && fallen.Certain {
 		return &StallError{Blame: *fallen, Because: err}
 	}
-	probed := r.Probe(ctx, failed.Edge, &own)
+	probed := s.probeSizes(ctx, failed.Edge, &own)
 	tests := diagnose.Tests(&own, &theirs, own.Failure, probed)
-	v := verdict.RollUp(tests, r.NodeName)
+	v := verdict.RollUp(tests, s.of.NodeName)
 	if v != nil && probed != nil {
-		v = verdict.RollUp(append(tests, r.survey(ctx, failed.Edge, failed.Peer)...), r.NodeName)
+		v = verdict.RollUp(append(tests, s.survey(ctx, failed.Edge, failed.Peer)...), s.of.NodeName)
 	}
 	switch {
-	case r.Failed(): // and the peer answers no more
-		return r.Err()
+	case s.table.failed.Load(): // and the peer answers no more
+		return s.table.failure()
 	case v == nil && fallen != nil:
 		return &StallError{Blame: *fallen, Because: err}
 	case v == nil:
 		return err
 	}
-	return &StallError{Blame: *diagnose.PathBlame(v, r.rank), Because: err}
+	return &StallError{Blame: *diagnose.PathBlame(v, s.of.rank), Because: err}
 }
 
 // askTests asks a rank for tests of its edges.
@@ -92,44 +89,33 @@ type testsAsked struct {
 // probes are awaited for probesTravel at each.
 const surveyWithin = 2 * time.Second
 
-func (q *question) tests(ctx context.Context) (any, error) {
-	var asked testsAsked
-	if err := q.read(&asked); err != nil {
-		return nil, err
-	}
-	if asked.Of != q.r.rank {
-		return askOn[[]verdict.Test](ctx, q, askTests, asked)
-	}
-	return q.r.tests(ctx, asked.But), nil
-}
-
 // survey tests the other edges of the ring that the two ranks of an edge have: whether the
 // fault is the edge's or a rank's.
-func (r *Ring) survey(ctx context.Context, id EdgeID, peer int) []verdict.Test {
+func (s *Stalls) survey(ctx context.Context, id EdgeID, peer int) []verdict.Test {
 	ctx, cancel := context.WithTimeout(ctx, surveyWithin)
 	defer cancel()
 	var own []verdict.Test
 	var asking sync.WaitGroup
-	asking.Go(func() { own = r.tests(ctx, peer) })
-	theirs, _ := ask[[]verdict.Test](ctx, r, r.towards(id, peer), askTests, testsAsked{Of: peer, But: r.rank}) // without them the edge alone is blamed
+	asking.Go(func() { own = s.tests(ctx, peer) })
+	theirs, _ := ask[[]verdict.Test](ctx, s.control, s.of.towards(id, peer), askTests, testsAsked{Of: peer, But: s.of.rank}) // without them the edge alone is blamed
 	asking.Wait()
 	return append(own, theirs...)
 }
 
 // tests tests this rank's edges to its neighbours in both directions, but for those to a rank.
-func (r *Ring) tests(ctx context.Context, but int) []verdict.Test {
+func (s *Stalls) tests(ctx context.Context, but int) []verdict.Test {
 	var found [2][]verdict.Test
 	var testing sync.WaitGroup
 	for _, side := range bothSides {
-		if r.neighbour(side) == but {
+		if s.of.neighbour(side) == but {
 			continue
 		}
 		testing.Go(func() {
-			own, peer, err := r.Ends(ctx, side.Edge())
+			own, peer, err := s.ends.Both(ctx, side.Edge())
 			if err != nil || own.Capabilities.HostLocal {
 				return
 			}
-			if probed := r.Probe(ctx, side.Edge(), &own); probed != nil {
+			if probed := s.probeSizes(ctx, side.Edge(), &own); probed != nil {
 				found[side] = diagnose.Tests(&own, &peer, nil, probed)
 			}
 		})
@@ -157,26 +143,6 @@ type probeAsked struct {
 	Each int    `json:"each"` // packets of each
 }
 
-func (q *question) probe(ctx context.Context) (any, error) {
-	var asked probeAsked
-	if err := json.Unmarshal(q.payload, &asked); err != nil || len(asked.MTUs) > maxProbes || asked.Each < 1 || asked.Each > MostLoss || slices.ContainsFunc(asked.MTUs, func(m int) bool { return m < 0 || m > verbs.MTU4096.Bytes() }) {
-		return nil, fmt.Errorf("%s cannot read the question %s: do all ranks run the same version?", q.r.NodeName(q.r.rank), q.payload)
-	}
-	if asked.Edge.Of != q.r.rank {
-		return askOn[[]int](ctx, q, askProbe, asked)
-	}
-	q.r.mu.Lock()
-	p, ok := q.r.edgeTo(asked.Edge, q.side).prober()
-	q.r.mu.Unlock()
-	if !ok {
-		return nil, fmt.Errorf("%s has no edge to rank %d that can probe", q.r.NodeName(q.r.rank), asked.Edge.To)
-	}
-	if err := p.Probe(asked.Mark+1, asked.MTUs, asked.Each); err != nil {
-		return nil, err
-	}
-	return awaitProbes(ctx, p, asked.Mark, len(asked.MTUs)*asked.Each), nil
-}
-
 const (
 	// maxProbes is how many sizes there are: the path MTUs, and the shortest packet.
 	maxProbes = 6
@@ -187,13 +153,13 @@ const (
 	MostLoss = 64
 )
 
-// Probe sends probes of each size over an edge both ways; nil if that cannot be done.
-func (r *Ring) Probe(ctx context.Context, id EdgeID, own *diagnose.End) *diagnose.Probed {
+// probeSizes sends probes of each size over an edge both ways; nil if that cannot be done.
+func (s *Stalls) probeSizes(ctx context.Context, id EdgeID, own *diagnose.End) *diagnose.Probed {
 	mtus := []int{0}
 	for mtu := 256; mtu <= own.PathMTU; mtu *= 2 {
 		mtus = append(mtus, mtu)
 	}
-	out, in, ok := r.probe(ctx, id, mtus, eachSize)
+	out, in, ok := s.probe(ctx, id, mtus, eachSize)
 	if !ok {
 		return nil
 	}
@@ -202,27 +168,27 @@ func (r *Ring) Probe(ctx context.Context, id EdgeID, own *diagnose.End) *diagnos
 
 // Loss sends so many of the device's shortest packets over an edge, at most MostLoss, and returns
 // how many arrive; ok is false if that cannot be done.
-func (r *Ring) Loss(ctx context.Context, id EdgeID, packets int) (arrived int, ok bool) {
-	out, _, ok := r.probe(ctx, id, []int{0}, packets)
+func (s *Stalls) Loss(ctx context.Context, id EdgeID, packets int) (arrived int, ok bool) {
+	out, _, ok := s.probe(ctx, id, []int{0}, packets)
 	return min(len(out), packets), ok // one may have been doubled on its way
 }
 
 // probe sends probes over an edge both ways, and returns the path MTU of each that arrived.
-func (r *Ring) probe(ctx context.Context, id EdgeID, mtus []int, each int) (out, in []int, ok bool) {
-	r.mu.Lock()
-	e := r.Edge(id)
+func (s *Stalls) probe(ctx context.Context, id EdgeID, mtus []int, each int) (out, in []int, ok bool) {
+	s.table.mu.Lock()
+	e := s.table.edge(id)
 	p, ok := e.prober()
-	r.mu.Unlock()
+	s.table.mu.Unlock()
 	if !ok {
 		return nil, nil, false
 	}
-	asked := probeAsked{Edge: farEnd{Of: e.Peer, To: r.rank, Channel: id.Channel()}, Mark: rand.Uint64() &^ 1, MTUs: mtus, Each: each}
+	asked := probeAsked{Edge: farEnd{Of: e.Peer, To: s.of.rank, Channel: id.Channel()}, Mark: rand.Uint64() &^ 1, MTUs: mtus, Each: each}
 	if p.Probe(asked.Mark, mtus, each) != nil {
 		return nil, nil, false
 	}
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
-	out, err := ask[[]int](ctx, r, r.towards(id, e.Peer), askProbe, asked)
+	out, err := ask[[]int](ctx, s.control, s.of.towards(id, e.Peer), askProbe, asked)
 	if err != nil {
 		return nil, nil, false
 	}
@@ -236,34 +202,4 @@ func awaitProbes(ctx context.Context, p verbs.Prober, mark uint64, n int) []int 
 			return came
 		}
 	}
-}
-
-// towards is the side over which the peer of an edge is asked: its own, or the shorter way to
-// the peer of a mesh edge.
-func (r *Ring) towards(id EdgeID, peer int) Side {
-	if !id.IsMesh() {
-		return id.Side()
-	}
-	if n := len(r.nodes); (peer-r.rank+n)%n > n/2 {
-		return Left
-	}
-	return Right
-}
-
-// edgeTo returns the edge to the rank that asks, whose question came in at a side: with two
-// ranks there are two to the neighbour. It needs the lock.
-func (r *Ring) edgeTo(asker farEnd, side Side) *Edge {
-	if e := r.Edge(side.Edge().On(asker.Channel)); e != nil && e.Peer == asker.To {
-		return e
-	}
-	return r.mesh.to(asker.To)
-}
-
-// askOn passes a question on, which is not for this rank.
-func askOn[T any](ctx context.Context, q *question, kind string, payload any) (T, error) {
-	answer, err := ask[T](ctx, q.r, q.side.Opposite(), kind, payload)
-	if e, ok := errors.AsType[*bootstrap.AnswerError](err); ok {
-		err = errors.New(e.Text) // as it was said
-	}
-	return answer, err
 }

@@ -1,12 +1,9 @@
 package ring
 
 import (
-	"errors"
 	"fmt"
-	"time"
 
 	"ringcli/ring/diagnose"
-	"ringcli/ring/edges"
 	"ringcli/ring/watch"
 	"ringcli/verbs"
 )
@@ -24,22 +21,22 @@ type PeerStatus struct {
 	diagnose.Traffic
 }
 
-// Peers asks the queue pairs of the edges how they are: those of the ring, then
+// Status asks the queue pairs of the edges how they are: those of the ring, then
 // those of a mesh.
-func (r *Ring) Peers() ([]PeerStatus, error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.edges[Left] == nil || r.edges[Right] == nil {
-		return nil, stepError("status", standing{State: r.state, err: r.err}, StateExchanged)
+func (x *Ends) Status() ([]PeerStatus, error) {
+	x.table.mu.Lock()
+	defer x.table.mu.Unlock()
+	if x.table.edges[Left] == nil || x.table.edges[Right] == nil {
+		return nil, stepError("status", standing{State: x.table.state, err: x.table.err}, StateExchanged)
 	}
 	var out []PeerStatus
-	for _, e := range r.queuePairs() {
+	for _, e := range x.table.queuePairs() {
 		attr, _, known, err := watch.Query(e.QP)
 		if err != nil {
 			return nil, fmt.Errorf("query the %s queue pair: %w", e.ID.Name(), err)
 		}
 		out = append(out, PeerStatus{
-			ID: e.ID, Side: e.Side, Rank: e.Peer, Node: r.nodes[e.Peer].String(), Local: e.Local, Remote: e.Remote.QPInfo, Why: e.why, Attr: attr, Traffic: known.Traffic,
+			ID: e.ID, Side: e.Side, Rank: e.Peer, Node: x.of.nodes[e.Peer].String(), Local: e.Local, Remote: e.Remote.QPInfo, Why: e.why, Attr: attr, Traffic: known.Traffic,
 		})
 	}
 	return out, nil
@@ -52,44 +49,3 @@ func (e *Edge) silent() string {
 	}
 	return fmt.Sprintf("TCP reaches it, RoCE (UDP port %d) brings nothing", e.Remote.UDPPort)
 }
-
-// CompletionError explains a completion whose status is not success. If the ring
-// has failed already and the work request was only flushed, that is the reason.
-func (r *Ring) CompletionError(wc *verbs.Completion) error {
-	if wc.Status == verbs.FlushError {
-		if err := r.Err(); err != nil {
-			return err
-		}
-	}
-	id, _, _ := ParseWRID(wc.ID)
-	var peer int
-	e := r.Edge(id)
-	switch {
-	case !id.IsMesh():
-		peer = r.neighbour(id.Side())
-	case e != nil:
-		peer = e.Peer
-	default:
-		return errors.Join(fmt.Errorf("completion of an unknown work request %#x", wc.ID), wc.Status.Err())
-	}
-	if wc.Status == verbs.FlushError {
-		if failed := r.failedQueuePair(false); failed != nil {
-			return failed
-		}
-	}
-	failed := &CompletionError{Edge: id, Peer: peer, Node: r.nodes[peer].String(), QPN: wc.QPN, Status: wc.Status}
-	failed.Event = r.devices.events.Text(time.Now(), func(device string) bool { return e == nil || e.device.Name == device })
-	if e != nil {
-		failed.Device, failed.HostLocal = e.device.Name, e.device.Attr.HostLocal
-	}
-	return failed
-}
-
-// What is wrong with an edge, or its device.
-type (
-	CompletionError = edges.CompletionError
-	QueuePairError  = edges.QueuePairError
-	DeviceError     = edges.DeviceError
-	StallError      = edges.StallError
-	CorruptionError = edges.CorruptionError
-)

@@ -25,7 +25,7 @@ func (r *Ring) Ping(ctx context.Context, count int) (PingResult, error) {
 		return PingResult{}, err
 	}
 	var result PingResult
-	step := r.step(StateReady, Values{})
+	step := stepTo(r, StateReady, Values{})
 	step.limit = 0 // it lasts as long as the pings, of which none may
 	err := step.take(ctx, func(ctx context.Context, t Token) error {
 		if err := r.Usable(); err != nil {
@@ -47,14 +47,14 @@ func (r *Ring) Ping(ctx context.Context, count int) (PingResult, error) {
 			case r.opts.ByHand:
 				err = fmt.Errorf("%w; reset on all ranks", err)
 			case isCompletion:
-				err = r.Explain(ctx, failed.Peer, err)
+				err = r.stalls.Explain(ctx, failed.Peer, err)
 			}
 			return err
 		}
-		if err = r.Compared(ctx, Left, Right); err != nil {
+		if err = r.ends.Compare(ctx, Left, Right); err != nil {
 			return fmt.Errorf("the pings have passed, but %w", err)
 		}
-		r.change(func() { r.edges[Left].setPinged(); r.edges[Right].setPinged() })
+		r.table.change(func() { r.table.edges[Left].setPinged(); r.table.edges[Right].setPinged() })
 		result = asks.trips.Result(r.neighbour(Right), count, MessageSize)
 		return nil
 	})

@@ -214,7 +214,7 @@ func (p *pings) failed(t Token, e *Edge, wc *verbs.Completion) {
 	others := id.IsMesh() || kind >= WRUser
 	for _, x := range p.running {
 		if x.with != nil && !x.over() || x.edge == e && !others {
-			x.fail(p.r.CompletionError(wc))
+			x.fail(p.r.failure.Completion(wc))
 			others = false
 		}
 	}
@@ -228,7 +228,7 @@ func (p *pings) receive(t Token, e *Edge, index uint64, wc *verbs.Completion, no
 	var h message.Header
 	decoded := h.Decode(msg)
 	if decoded && h.Epoch != p.r.Epoch() {
-		p.r.DropStale(&h, e.Peer)
+		p.r.control.DropStale(&h, e.Peer)
 		if err := e.Repost(index); err != nil {
 			trace.Debug(trace.Ring, "repost", slog.String("error", err.Error())) // which the next operation on the edge reports
 		}
@@ -358,13 +358,13 @@ func (p *pings) overdue(ctx context.Context, x *ping) {
 		}
 	}
 	if quietest != nil {
-		p.r.Waiting("ping", []int{quietest.edge.Peer}, quietest.moved)
+		p.r.stalls.Waiting("ping", []int{quietest.edge.Peer}, quietest.moved)
 	}
 }
 
 // pollFor polls for all until one ping has ended.
 func (p *pings) pollFor(ctx context.Context, t Token, x *ping) {
-	waiter := p.r.NewWaiter()
+	waiter := p.r.host.NewWaiter()
 	var wc [16]verbs.Completion
 	for busy := 0; !x.over(); {
 		n, err := t.Poll(wc[:])
@@ -395,9 +395,9 @@ func (p *pings) pollFor(ctx context.Context, t Token, x *ping) {
 // still come in.
 func (p *pings) markUnclean(err error) {
 	r := p.r
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.unclean == nil {
-		r.unclean = fmt.Errorf("messages of a ping that failed may still be on their way: reset on all ranks first; the ping: %w", err)
+	r.table.mu.Lock()
+	defer r.table.mu.Unlock()
+	if r.table.unclean == nil {
+		r.table.unclean = fmt.Errorf("messages of a ping that failed may still be on their way: reset on all ranks first; the ping: %w", err)
 	}
 }

@@ -3,7 +3,6 @@ package ring
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -52,10 +51,10 @@ func (r *Ring) PingSide(ctx context.Context, side Side, count int) (PingResult, 
 	}
 	x := &ping{asks: true, total: uint32(count) + 1, patience: r.Timeout(), trips: message.NewTrips()}
 	var refused error
-	step := r.between("ping", func() error { return r.mayStep(StateReady, []Side{side}) })
+	step := between(r, "ping", func() error { return r.table.mayStep(StateReady, []Side{side}) })
 	step.holder = polling.Holder{Kind: polling.Pinging}
 	err := step.take(ctx, func(ctx context.Context, t Token) error {
-		x.edge = r.edges[side]
+		x.edge = r.table.edges[side]
 		err := r.pings.side(ctx, t, x)
 		if !x.posted {
 			refused, err = err, nil // it harmed nobody, and so fails nothing
@@ -75,7 +74,7 @@ func (p *pings) side(ctx context.Context, t Token, x *ping) error {
 	answered := make(chan struct{})
 	go func() {
 		defer close(answered)
-		if _, err := ask[any](asking, r, x.edge.Side, askPing, pingRequest{x.seq, x.total, x.patience}); err != nil {
+		if _, err := ask[any](asking, r.control, x.edge.Side, askPing, pingRequest{x.seq, x.total, x.patience}); err != nil {
 			p.mu.Lock()
 			x.fail(err)
 			p.mu.Unlock()
@@ -91,10 +90,10 @@ func (p *pings) side(ctx context.Context, t Token, x *ping) error {
 	<-answered
 	cancel()
 	if err == nil {
-		if err = r.Compared(ctx, x.edge.Side); err != nil {
+		if err = r.ends.Compare(ctx, x.edge.Side); err != nil {
 			return fmt.Errorf("%d pings of %d bytes have passed, but %w", x.done, MessageSize, err)
 		}
-		r.change(x.edge.setPinged)
+		r.table.change(x.edge.setPinged)
 		return nil
 	}
 	return p.failedSide(x, err)
@@ -114,61 +113,4 @@ func (p *pings) failedSide(x *ping, err error) error {
 	err = fmt.Errorf("%s has answered %d of %d pings: %w%s; reset on both ends", who, x.done, x.total, err, hint)
 	r.pings.markUnclean(err)
 	return err
-}
-
-// ping answers the pings of a neighbour.
-func (q *question) ping(ctx context.Context) (any, error) {
-	r, side := q.r, q.side
-	var asked pingRequest
-	if err := json.Unmarshal(q.payload, &asked); err != nil || asked.Total == 0 || asked.Patience <= 0 {
-		return nil, fmt.Errorf("%s cannot read the request %s for a ping: do all ranks run the same version?", r.NodeName(r.rank), q.payload)
-	}
-	soon, cancel := context.WithTimeout(ctx, grace)
-	defer cancel()
-	if r.standing([]Side{side}).State == StateError {
-		return nil, q.notReady()
-	}
-	if err := q.awaitEdge(soon, StateRTS, StateReady); err != nil {
-		return nil, err
-	}
-	t, err := r.takeToken(soon, polling.Holder{Kind: polling.Pinging})
-	if err != nil {
-		return nil, fmt.Errorf("%s is busy: %w", r.NodeName(r.rank), err)
-	}
-	defer t.Release()
-	if s := r.standing([]Side{side}).State; s != StateRTS && s != StateReady {
-		return nil, q.notReady() // a step was faster
-	}
-	// The asker gives up first, which ends ctx: it knows more of what it awaits.
-	x := &ping{edge: r.edges[side], seq: asked.Seq, total: asked.Total, patience: 2 * asked.Patience}
-	r.pings.enter(x)
-	defer r.pings.leave(x)
-	if _, err := ask[any](ctx, r, side, askGo, asked); err != nil {
-		return nil, err
-	}
-	err = r.pings.drive(ctx, t, x)
-	if err != nil {
-		err = fmt.Errorf("%s had answered %d of %d pings: %w", r.NodeName(r.rank), x.done, x.total, err)
-		r.pings.markUnclean(err)
-	}
-	return nil, err
-}
-
-// pingGo sends the first ping, now that the neighbour listens.
-func (q *question) pingGo(context.Context) (any, error) {
-	r, side := q.r, q.side
-	var asked pingRequest
-	if err := json.Unmarshal(q.payload, &asked); err != nil {
-		return nil, fmt.Errorf("%s cannot read the word to go: %w", r.NodeName(r.rank), err)
-	}
-	p := r.pings
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for _, x := range p.running {
-		if x.asks && x.seq == asked.Seq && x.edge.Side == side && !x.posted && !x.over() {
-			p.send(x)
-			return nil, nil
-		}
-	}
-	return nil, fmt.Errorf("%s has given up the ping", r.NodeName(r.rank))
 }

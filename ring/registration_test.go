@@ -13,15 +13,15 @@ import (
 func TestRegistrationFollowsDevices(t *testing.T) {
 	r := newRings(t, 1, nil)[0]
 	var step *StepError
-	if _, err := r.RegisterMemory(4096, 4096, verbs.AccessLocalWrite); !errors.As(err, &step) || step.Missing != "open" {
+	if _, err := r.Memory().Register(4096, 4096, verbs.AccessLocalWrite); !errors.As(err, &step) || step.Missing != "open" {
 		t.Errorf("%v: expected that open comes first", err)
 	}
 	noErrors(t, []error{r.Open(t.Context())})
-	block, err := r.AllocMemory(4096)
+	block, err := r.Memory().Alloc(4096)
 	if err != nil {
 		t.Fatal(err)
 	}
-	g, err := r.RegisterMemory(block.Addr(), 4096, verbs.AccessLocalWrite|verbs.AccessRemoteWrite)
+	g, err := r.Memory().Register(block.Addr(), 4096, verbs.AccessLocalWrite|verbs.AccessRemoteWrite)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -50,7 +50,7 @@ func TestRegistrationFollowsDevices(t *testing.T) {
 	if n := testing.AllocsPerRun(10, func() { keys = g.Keys() }); n != 0 {
 		t.Errorf("a copy of the keys allocates %v times", n)
 	}
-	if _, err := r.RegisterMemory(memory.Addr[byte](nil), 4096, verbs.AccessLocalWrite); err == nil {
+	if _, err := r.Memory().Register(memory.Addr[byte](nil), 4096, verbs.AccessLocalWrite); err == nil {
 		t.Error("memory that is none was registered")
 	}
 }

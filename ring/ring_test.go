@@ -31,7 +31,7 @@ func TestConnect(t *testing.T) {
 				if n == 1 && r.Left().QP.Num() == r.Right().QP.Num() {
 					t.Error("a ring of one has one queue pair: expected two")
 				}
-				peers, err := r.Peers()
+				peers, err := r.Ends().Status()
 				if err != nil || len(peers) != 2 || peers[0].Attr.State != verbs.StateRTS || peers[0].Attr.PathMTU.Bytes() != r.Left().MTU {
 					t.Errorf("rank %d: %+v, %v", i, peers, err)
 				}
@@ -335,7 +335,7 @@ func TestGatherOverTheRing(t *testing.T) {
 			return fmt.Errorf("%v, %w", b, err)
 		}
 		for rank := range 3 {
-			if report := r.control.ProbeRank(t.Context(), rank); rank != r.Rank() && (!report.Up || !strings.Contains(report.State, "ready")) {
+			if report := r.control.boot.ProbeRank(t.Context(), rank); rank != r.Rank() && (!report.Up || !strings.Contains(report.State, "ready")) {
 				return fmt.Errorf("%+v", report)
 			}
 		}
@@ -347,7 +347,7 @@ func TestGatherOverTheRing(t *testing.T) {
 }
 
 func TestFailedIsFree(t *testing.T) {
-	r := &Ring{}
+	r := newRing(membership{}, testOptions())
 	if n := testing.AllocsPerRun(100, func() { _ = r.Failed() }); n != 0 {
 		t.Errorf("%v allocations", n)
 	}

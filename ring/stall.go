@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -18,9 +19,9 @@ import (
 
 // SetPlace has what uses the ring say where it is in its operations, when somebody asks.
 // say is called on other goroutines; nil says nothing.
-func (r *Ring) SetPlace(say func() diagnose.Place) {
-	r.change(func() { r.place = say })
-	control, err := r.controlRing()
+func (s *Stalls) SetPlace(say func() diagnose.Place) {
+	s.table.change(func() { s.place = say })
+	control, err := s.control.ring()
 	switch {
 	case err != nil: // nobody asks a ring that was closed
 	case say == nil:
@@ -30,16 +31,16 @@ func (r *Ring) SetPlace(say func() diagnose.Place) {
 	}
 }
 
-// ownPlace is where this rank is.
-func (r *Ring) ownPlace() diagnose.Place {
-	r.mu.Lock()
-	say, control := r.place, r.control
-	r.mu.Unlock()
+// own is where this rank is.
+func (s *Stalls) own() diagnose.Place {
+	s.table.mu.Lock()
+	say, control := s.place, s.control.boot
+	s.table.mu.Unlock()
 	var p diagnose.Place
 	if say != nil {
 		p = say()
 	}
-	p.Rank, p.Node, p.Presence = r.rank, r.nodes[r.rank].String(), diagnose.Answers
+	p.Rank, p.Node, p.Presence = s.of.rank, s.of.nodes[s.of.rank].String(), diagnose.Answers
 	if control == nil {
 		return p
 	}
@@ -61,9 +62,9 @@ type placesAsked struct {
 	Hops int `json:"hops"`
 }
 
-// StallBound is how long nothing may move in an operation before whoever is stopped, gone or
+// Bound is how long nothing may move in an operation before whoever is stopped, gone or
 // cut off ends it.
-func (r *Ring) StallBound() time.Duration { return min(r.opts.Silence, r.Timeout()*3/4) }
+func (s *Stalls) Bound() time.Duration { return min(s.silence, s.control.limit()*3/4) }
 
 const (
 	// placesHops is how far each rank asks, either way: each waits for those near to
@@ -75,30 +76,22 @@ const (
 	placesWithin, placesLeast = 2 * time.Second, 300 * time.Millisecond
 )
 
-func (q *question) places(ctx context.Context) (any, error) {
-	var asked placesAsked
-	if err := q.read(&asked); err != nil {
-		return nil, err
-	}
-	return append([]diagnose.Place{q.r.ownPlace()}, q.r.placesAt(ctx, q.side.Opposite(), asked.Hops-1)...), nil
-}
-
-// placesAt asks the neighbour at a side where it is, and up to hops ranks in all beyond.
+// at asks the neighbour at a side where it is, and up to hops ranks in all beyond.
 // One that does not answer is the last.
-func (r *Ring) placesAt(ctx context.Context, side Side, hops int) []diagnose.Place {
+func (s *Stalls) at(ctx context.Context, side Side, hops int) []diagnose.Place {
 	if hops <= 0 {
 		return nil
 	}
-	peer := r.neighbour(side)
-	p, begun := diagnose.Place{Rank: peer, Node: r.nodes[peer].String()}, time.Now()
-	if r.process(&p) {
+	peer := s.of.neighbour(side)
+	p, begun := diagnose.Place{Rank: peer, Node: s.of.nodes[peer].String()}, time.Now()
+	if s.process(&p) {
 		return []diagnose.Place{p}
 	}
 	if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) < placesLeast {
 		return nil
 	}
 	// It is no wait of its own: people are told of the operation's.
-	answer, err := controlled(ctx, r, func(ctx context.Context, c *bootstrap.Control) (json.RawMessage, error) {
+	answer, err := controlled(ctx, s.control, func(ctx context.Context, c *bootstrap.Control) (json.RawMessage, error) {
 		return c.Ask(ctx, int(side), askPlaces, placesAsked{hops})
 	})
 	var places []diagnose.Place
@@ -112,15 +105,15 @@ func (r *Ring) placesAt(ctx context.Context, side Side, hops int) []diagnose.Pla
 	switch {
 	case refused || !errors.Is(err, context.DeadlineExceeded):
 		p.Presence = ""
-	case !r.process(&p) && p.Presence == "" && !r.sleptSince(begun):
-		p.Presence, p.Witnesses = diagnose.Silent, []int{r.rank}
+	case !s.process(&p) && p.Presence == "" && !s.sleptSince(begun):
+		p.Presence, p.Witnesses = diagnose.Silent, []int{s.of.rank}
 	}
 	return []diagnose.Place{p}
 }
 
 // sleptSince tells whether this process stood still itself: it may not have heard an answer.
-func (r *Ring) sleptSince(begun time.Time) bool {
-	control, err := r.controlRing()
+func (s *Stalls) sleptSince(begun time.Time) bool {
+	control, err := s.control.ring()
 	if err != nil {
 		return false
 	}
@@ -130,39 +123,74 @@ func (r *Ring) sleptSince(begun time.Time) bool {
 
 // process asks the kernel how a process is that runs on this host, and tells whether it is
 // stopped or gone.
-func (r *Ring) process(p *diagnose.Place) bool {
-	control, err := r.controlRing()
-	return err == nil && edges.Process(p, control, r.rank)
+func (s *Stalls) process(p *diagnose.Place) bool {
+	control, err := s.control.ring()
+	return err == nil && edges.Process(p, control, s.of.rank)
 }
 
-// Places asks all ranks near this one where they are, both ways round, and returns what is
+// places asks all ranks near this one where they are, both ways round, and returns what is
 // known of each, by rank. It takes at most two seconds.
-func (r *Ring) Places(ctx context.Context) []diagnose.Place {
+func (s *Stalls) places(ctx context.Context) []diagnose.Place {
 	ctx, cancel := context.WithTimeout(ctx, placesWithin)
 	defer cancel()
-	n := len(r.nodes)
+	n := len(s.of.nodes)
 	places := make([]diagnose.Place, n)
 	for i := range places {
-		places[i] = diagnose.Place{Rank: i, Node: r.nodes[i].String()}
+		places[i] = diagnose.Place{Rank: i, Node: s.of.nodes[i].String()}
 	}
 	var heard [2][]diagnose.Place
 	var asking sync.WaitGroup
 	for _, side := range bothSides {
-		asking.Go(func() { heard[side] = r.placesAt(ctx, side, min(placesHops, n-1)) })
+		asking.Go(func() { heard[side] = s.at(ctx, side, min(placesHops, n-1)) })
 	}
 	asking.Wait()
 	for _, p := range slices.Concat(heard[:]...) {
-		if p.Rank < 0 || p.Rank >= n || p.Rank == r.rank {
+		if p.Rank < 0 || p.Rank >= n || p.Rank == s.of.rank {
 			continue
 		}
 		places[p.Rank] = diagnose.Merged(places[p.Rank], p)
 	}
-	places[r.rank] = r.ownPlace()
+	places[s.of.rank] = s.own()
 	return places
 }
 
-// Stalls asks all ranks where they are, and returns who keeps this one waiting, the
+// Find asks all ranks where they are, and returns who keeps this one waiting, the
 // gravest first.
-func (r *Ring) Stalls(ctx context.Context) []diagnose.Blame {
-	return diagnose.Stall(r.Places(ctx), r.rank)
+func (s *Stalls) Find(ctx context.Context) []diagnose.Blame {
+	return diagnose.Stall(s.places(ctx), s.of.rank)
+}
+
+// Awaited returns what this rank is awaited for, if it is. That is for a rank that
+// waits for others in vain: they may be in another operation, or just ahead.
+func (s *Stalls) Awaited() (a Awaited, ok bool) {
+	control, err := s.control.ring()
+	if err != nil {
+		return a, false
+	}
+	purpose, rank, ok := control.Ahead()
+	if !ok {
+		return a, false
+	}
+	return Awaited{Purpose: purpose, By: s.of.NodeName(rank), Rank: s.of.rank}, true
+}
+
+// Waiting is that nothing has moved since then that others are to do: to be called again
+// while that lasts, several times a second.
+func (s *Stalls) Waiting(what string, from []int, since time.Time) {
+	if control, err := s.control.ring(); err == nil {
+		control.Note(what, from, since)
+	}
+}
+
+// Awaited is a control operation that another rank has begun and that this one has
+// to begin next.
+type Awaited struct {
+	Purpose
+	By   string // the node that began it
+	Rank int    // this one
+}
+
+// String is as in "rank 3 (c) waits for rank 0 to make the connections for a tree".
+func (a Awaited) String() string {
+	return fmt.Sprintf("%s waits for rank %d to %s", a.By, a.Rank, a.ToDo())
 }

@@ -7,31 +7,6 @@ import (
 	"ringcli/verbs"
 )
 
-// State is how far a ring has come.
-type State = steps.State
-
-// The states of a ring. From Opened to Error they are what the queue pairs say,
-// the one that is behind counting; that the exchange was done and that a ping
-// came back is the ring's own knowledge.
-const (
-	StateNew         = steps.New
-	StateOpened      = steps.Opened
-	StateInitialised = steps.Initialised
-	StateExchanged   = steps.Exchanged
-	StateRTR         = steps.RTR
-	StateRTS         = steps.RTS
-	StateReady       = steps.Ready
-	StateError       = steps.Error // a queue pair is in ERR or SQE
-	StateFailed      = steps.Failed
-	StateClosed      = steps.Closed
-)
-
-// StepError is a step out of order; the ring is as it was.
-type StepError = steps.OrderError
-
-// State returns how far the ring has come. It asks the queue pairs.
-func (r *Ring) State() State { return r.standing(bothSides).State }
-
 var bothSides = []Side{Left, Right}
 
 // standing is how far some edges have come.
@@ -56,19 +31,19 @@ func (s standing) detail() string {
 }
 
 // standing asks the queue pairs of some edges; the one that is behind counts.
-func (r *Ring) standing(sides []Side) standing {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.state != StateOpened {
-		return standing{State: r.state, err: r.err}
+func (t *edgeTable) standing(sides []Side) standing {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.state != StateOpened {
+		return standing{State: t.state, err: t.err}
 	}
 	var least standing
 	differ := false
 	for _, side := range sides {
-		if r.edges[side] == nil {
+		if t.edges[side] == nil {
 			return standing{State: StateOpened}
 		}
-		s, mixed := r.standingOf(r.edges[side])
+		s, mixed := t.standingOf(t.edges[side])
 		if s.State == StateError {
 			return s
 		}
@@ -83,23 +58,11 @@ func (r *Ring) standing(sides []Side) standing {
 	return least
 }
 
-// Reached is how far the queue pairs to a neighbour have come, and the state of the one that
-// is behind: StateError if that is ERR or SQE.
-func (r *Ring) Reached(side Side) (State, verbs.QPState, error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.edges[side] == nil {
-		return StateOpened, verbs.StateReset, nil
-	}
-	s, _ := r.standingOf(r.edges[side])
-	return s.State, s.qp, s.err
-}
-
 // standingOf asks the queue pairs of an edge, and returns the one that is behind or in error,
 // and whether they differ. It needs mu.
-func (r *Ring) standingOf(e *Edge) (least standing, differ bool) {
+func (t *edgeTable) standingOf(e *Edge) (least standing, differ bool) {
 	for i, channel := range e.Channels() {
-		s := r.standingOfOne(channel)
+		s := t.standingOfOne(channel)
 		if s.State == StateError {
 			return s, true
 		}
@@ -112,39 +75,18 @@ func (r *Ring) standingOf(e *Edge) (least standing, differ bool) {
 }
 
 // standingOfOne asks one queue pair. It needs mu.
-func (r *Ring) standingOfOne(e *Edge) standing {
+func (t *edgeTable) standingOfOne(e *Edge) standing {
 	attr, _, err := e.QP.Query()
 	s := standing{State: StateError, behind: e, qp: attr.State, err: err}
 	if err == nil {
-		s.State = steps.Of(attr.State, r.exchanged, e.pinged)
+		s.State = steps.Of(attr.State, t.exchanged, e.pinged)
 	}
 	return s
 }
 
-// Usable returns nil if the queue pairs are in RTS and the ring has not failed,
-// else why operations cannot run. It asks the queue pairs, which costs two calls
-// of the device; Failed, for poll loops, costs nothing.
-func (r *Ring) Usable() error {
-	s := r.standing(bothSides)
-	r.mu.Lock()
-	failure, unclean := r.err, r.unclean
-	r.mu.Unlock()
-	switch {
-	case failure != nil:
-		return failure
-	case s.State != StateRTS && s.State != StateReady:
-		if failed := r.failedQueuePair(true); failed != nil {
-			return failed
-		}
-		return stepError("operation", s, StateReady)
-	default:
-		return unclean
-	}
-}
-
 // mayStep tells whether a step may be taken on some edges.
-func (r *Ring) mayStep(to State, sides []Side) error {
-	s := r.standing(sides)
+func (t *edgeTable) mayStep(to State, sides []Side) error {
+	s := t.standing(sides)
 	if s.State == to-1 || s.State == to && (to == StateReady || to == StateExchanged) {
 		return nil
 	}

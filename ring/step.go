@@ -26,9 +26,9 @@ type step struct {
 	check   func() error   // tells whether it may be taken, once it has the token
 }
 
-// step is the step to a state.
-func (r *Ring) step(to State, v Values) *step {
-	s := r.between(steps.Names[to], func() error { return r.mayStep(to, v.Sides()) })
+// stepTo is the step to a state.
+func stepTo(r *Ring, to State, v Values) *step {
+	s := between(r, steps.Names[to], func() error { return r.table.mayStep(to, v.Sides()) })
 	s.refused, s.limit = v.Check(steps.Names[to]), r.Timeout()
 	switch {
 	case to == StateOpened: // which has deadlines of its own
@@ -40,7 +40,7 @@ func (r *Ring) step(to State, v Values) *step {
 }
 
 // between is what leads to no state, with deadlines of its own.
-func (r *Ring) between(name string, check func() error) *step {
+func between(r *Ring, name string, check func() error) *step {
 	return &step{r: r, name: name, holder: polling.Holder{Kind: polling.Stepping, Step: name}, check: check}
 }
 
@@ -50,9 +50,9 @@ func (s *step) take(ctx context.Context, do func(context.Context, Token) error) 
 		return s.refused
 	}
 	r := s.r
-	ctx, cancel := r.whileAlive(ctx)
+	ctx, cancel := r.control.whileAlive(ctx)
 	defer cancel()
-	t, err := r.takeToken(ctx, s.holder)
+	t, err := r.poll.take(ctx, s.holder)
 	if err != nil {
 		return fmt.Errorf("%s: %w", s.name, err)
 	}
@@ -62,8 +62,8 @@ func (s *step) take(ctx context.Context, do func(context.Context, Token) error) 
 	}
 	start := time.Now()
 	defer bringUp.Span(trace.Now(), trace.Intern(s.name), 0, 0, 0)
-	if r.control != nil {
-		r.control.SetState(s.name)
+	if r.control.boot != nil {
+		r.control.boot.SetState(s.name)
 	}
 	within := ctx
 	if s.limit > 0 {
@@ -78,8 +78,8 @@ func (s *step) take(ctx context.Context, do func(context.Context, Token) error) 
 	if err != nil {
 		err = s.failed(ctx, err)
 	}
-	if r.control != nil {
-		r.control.SetState(r.State().String())
+	if r.control.boot != nil {
+		r.control.boot.SetState(r.State().String())
 	}
 	if err == nil {
 		trace.Debug(trace.Ring, "step done", slog.String("step", s.name), slog.Duration("took", time.Since(start)))
@@ -93,7 +93,7 @@ func (s *step) take(ctx context.Context, do func(context.Context, Token) error) 
 func (s *step) failed(ctx context.Context, err error) error {
 	r := s.r
 	if v, ok := errors.AsType[*Verdict](err); ok {
-		r.setFailed(v)
+		r.table.fail(v)
 		return v
 	}
 	if _, ok := errors.AsType[*DisagreementError](err); !ok { // which names the operation
@@ -102,10 +102,10 @@ func (s *step) failed(ctx context.Context, err error) error {
 	switch {
 	case r.opts.ByHand:
 	case errors.Is(ctx.Err(), context.Canceled):
-		r.setFailed(err)
+		r.table.fail(err)
 	default:
 		r.Fail(err)
-		return r.Settled(err) // what it suspects of a neighbour may be seen better by another rank
+		return r.failure.Settled(err) // what it suspects of a neighbour may be seen better by another rank
 	}
 	return err
 }

@@ -2,8 +2,8 @@ package ring
 
 import (
 	"context"
-	"fmt"
 	"math/bits"
+	"sync/atomic"
 
 	"ringcli/ring/polling"
 	"ringcli/verbs"
@@ -14,55 +14,36 @@ import (
 // to another. It is a value: copies are the same token, and a token that was given back
 // is worth nothing.
 type Token struct {
-	r    *Ring
+	p    *poller
 	word uint64 // of the ring's tokens while this one is out
 }
 
-// Begin starts an operation over the queue pairs: it waits until the pings that
-// neighbours asked this rank to answer are done, at most for Options.Timeout, and has
-// the completions that the last operation deferred come first. Every token needs its End
-// or Release, on a ring that has failed, too.
-func (r *Ring) Begin(ctx context.Context) (Token, error) {
-	t, err := r.Hold(ctx)
-	if err == nil {
-		t.recall()
-	}
-	return t, err
+// poller is who may poll, and what was polled for others.
+type poller struct {
+	of      *membership
+	control *Control
+	devices *devices
+	tokens  polling.Tokens               // guards itself
+	moved   [firstMesh + 1]atomic.Uint64 // polls that found completions of a side, or of the mesh
+
+	deferred, early []verbs.Completion // that came an operation too soon; needs the token
 }
 
-// Hold is Begin for an operation that polls nothing: it keeps others from polling, and
-// from taking steps, until Release.
-func (r *Ring) Hold(ctx context.Context) (Token, error) {
-	if word, ok := r.tokens.Operate(); ok { // and nothing is allocated
-		return Token{r, word}, nil
-	}
-	alive, cancel := r.whileAlive(ctx)
+// take waits for the token, at most Options.Timeout.
+func (p *poller) take(ctx context.Context, h polling.Holder) (Token, error) {
+	ctx, cancel := context.WithTimeout(ctx, p.control.limit())
 	defer cancel()
-	t, err := r.takeToken(alive, polling.Holder{Kind: polling.Operating})
-	if err == nil {
-		return t, nil
-	}
-	if failure := r.Err(); failure != nil {
-		return Token{}, failure
-	}
-	return Token{}, fmt.Errorf("begin an operation: %w", err)
-}
-
-// takeToken waits for the token, at most Options.Timeout.
-func (r *Ring) takeToken(ctx context.Context, h polling.Holder) (Token, error) {
-	ctx, cancel := context.WithTimeout(ctx, r.Timeout())
-	defer cancel()
-	word, err := r.tokens.Take(ctx, h)
-	return Token{r, word}, err
+	word, err := p.tokens.Take(ctx, h)
+	return Token{p, word}, err
 }
 
 // Poll polls the devices, and lets the control ring know with whom something
 // moves: while it does, a silent TCP connection is no reason to give up that neighbour.
 func (t Token) Poll(wc []verbs.Completion) (int, error) {
-	r := t.r
-	if len(r.early) > 0 {
-		n := copy(wc, r.early)
-		r.early = r.early[:copy(r.early, r.early[n:])]
+	p := t.p
+	if len(p.early) > 0 {
+		n := copy(wc, p.early)
+		p.early = p.early[:copy(p.early, p.early[n:])]
 		return n, nil
 	}
 	n, err := t.poll(wc)
@@ -74,39 +55,39 @@ func (t Token) Poll(wc []verbs.Completion) (int, error) {
 		}
 	}
 	for ; sides != 0; sides &= sides - 1 {
-		r.moved[bits.TrailingZeros(sides)].Add(1)
+		p.moved[bits.TrailingZeros(sides)].Add(1)
 	}
 	return n, err
 }
 
 // movedWith counts what moves between this rank and a neighbour. What moves in the mesh or
 // in shared memory counts for both neighbours.
-func (r *Ring) movedWith(rank int) uint64 {
-	moved := r.moved[firstMesh].Load() + r.tokens.Operations()
+func (p *poller) movedWith(rank int) uint64 {
+	moved := p.moved[firstMesh].Load() + p.tokens.Operations()
 	for _, side := range [2]Side{Left, Right} {
-		if r.neighbour(side) == rank {
-			moved += r.moved[side].Load()
+		if p.of.neighbour(side) == rank {
+			moved += p.moved[side].Load()
 		}
 	}
 	return moved
 }
 
 // poll polls without a word to the control ring.
-func (t Token) poll(wc []verbs.Completion) (int, error) { return t.r.devices.poll(wc) }
+func (t Token) poll(wc []verbs.Completion) (int, error) { return t.p.devices.poll(wc) }
 
 // Defer hands back the completion of a receive that belongs to the next operation: the
 // left neighbour is done with this one and has begun it already. Nothing is reposted
 // before it has been polled again.
-func (t Token) Defer(wc verbs.Completion) { t.r.deferred = append(t.r.deferred, wc) }
+func (t Token) Defer(wc verbs.Completion) { t.p.deferred = append(t.p.deferred, wc) }
 
 // recall has the deferred completions come first. They are older than what is left of
 // those that came early.
 func (t Token) recall() {
-	r := t.r
-	if len(r.early) > 0 {
-		r.deferred = append(r.deferred, r.early...)
+	p := t.p
+	if len(p.early) > 0 {
+		p.deferred = append(p.deferred, p.early...)
 	}
-	r.early, r.deferred = r.deferred, r.early[:0]
+	p.early, p.deferred = p.deferred, p.early[:0]
 }
 
 // End ends an operation over the queue pairs: the neighbours get the ACKs that they wait
@@ -126,7 +107,27 @@ func (t Token) Progress() error {
 // Release gives the token back. For the control ring, it is a sign that something moves.
 // To release no token, or one that was given back, does nothing.
 func (t Token) Release() {
-	if t.r != nil {
-		t.r.tokens.Give(t.word)
+	if t.p != nil {
+		t.p.tokens.Give(t.word)
+	}
+}
+
+// peek polls what has completed while nobody polls, for the watches to note, and
+// keeps it for the next holder of the token.
+func (p *poller) peek() {
+	now, cancel := context.WithCancel(context.Background())
+	cancel()
+	t, err := p.take(now, polling.Holder{Kind: polling.Looking})
+	if err != nil {
+		return
+	}
+	defer t.Release()
+	var wc [64]verbs.Completion
+	for {
+		n, err := t.poll(wc[:])
+		if n == 0 || err != nil {
+			return
+		}
+		p.early = append(p.early, wc[:n]...)
 	}
 }

@@ -12,7 +12,7 @@ import (
 
 // A token is given back once: what is given back again is not another's.
 func TestTokenIsGivenBackOnce(t *testing.T) {
-	r := &Ring{life: t.Context()}
+	r := newRing(membership{}, testOptions())
 	r.SetTimeout(time.Minute)
 	first, err := r.Hold(t.Context())
 	noErrors(t, []error{err})
@@ -21,7 +21,7 @@ func TestTokenIsGivenBackOnce(t *testing.T) {
 	noErrors(t, []error{err})
 	first.Release()
 	Token{}.Release()
-	if who := r.tokens.Who(); who.Kind != polling.Operating {
+	if who := r.poll.tokens.Who(); who.Kind != polling.Operating {
 		t.Errorf("%q has the token: expected the second operation", who)
 	}
 	soon, cancel := context.WithTimeout(t.Context(), time.Millisecond)
@@ -30,18 +30,18 @@ func TestTokenIsGivenBackOnce(t *testing.T) {
 		t.Errorf("%v: expected that another has it", err)
 	}
 	second.Release()
-	if who := r.tokens.Who(); who.Kind != polling.Nobody || r.tokens.Operations() != 2 {
-		t.Errorf("%q has the token after %d operations: expected nobody, after 2", who, r.tokens.Operations())
+	if who := r.poll.tokens.Who(); who.Kind != polling.Nobody || r.poll.tokens.Operations() != 2 {
+		t.Errorf("%q has the token after %d operations: expected nobody, after 2", who, r.poll.tokens.Operations())
 	}
 }
 
 // Pings share the token, and the last one gives it back; a step has it alone.
 func TestTokenIsShared(t *testing.T) {
-	r := &Ring{life: t.Context()}
+	r := newRing(membership{}, testOptions())
 	r.SetTimeout(time.Minute)
 	soon, cancel := context.WithCancel(t.Context())
 	cancel()
-	take := func(h polling.Holder) (Token, error) { return r.takeToken(soon, h) }
+	take := func(h polling.Holder) (Token, error) { return r.poll.take(soon, h) }
 	one, err := take(polling.Holder{Kind: polling.Pinging})
 	two, err2 := take(polling.Holder{Kind: polling.Pinging})
 	noErrors(t, []error{err, err2})
@@ -60,7 +60,7 @@ func TestTokenIsShared(t *testing.T) {
 	next, err := take(step)
 	noErrors(t, []error{err})
 	alone.Release()
-	if who := r.tokens.Who(); who != step {
+	if who := r.poll.tokens.Who(); who != step {
 		t.Errorf("%q has the token: expected the second step, from which a release of the first takes nothing", who)
 	}
 	alone = next
@@ -77,7 +77,7 @@ func TestTokenIsShared(t *testing.T) {
 
 // An operation takes the token and gives it back in no time worth speaking of.
 func TestTokenAllocates(t *testing.T) {
-	r := &Ring{life: t.Context()}
+	r := newRing(membership{}, testOptions())
 	r.SetTimeout(time.Minute)
 	if n := testing.AllocsPerRun(1000, func() {
 		token, err := r.Begin(t.Context())

@@ -27,8 +27,8 @@ func (e *Edge) describe() error {
 	if r.opts.MTU > active {
 		return usage.Codedf(codes.MTU, "mtu %d: expected at most %d, the active MTU of %s", r.opts.MTU, active, d.Name)
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
+	r.table.mu.Lock()
+	defer r.table.mu.Unlock()
 	d.GID.Entry = gid
 	e.Local.Describe(d, gid, cmp.Or(r.opts.MTU, active), r.opts.SL)
 	return nil
@@ -40,8 +40,8 @@ func (e *Edge) connectionData() connectionData {
 	if !e.ID.IsMesh() {
 		channels = r.opts.Channels
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
+	r.table.mu.Lock()
+	defer r.table.mu.Unlock()
 	return connectionData{
 		QPInfo: e.Local, Rank: r.rank, Size: len(r.nodes), Digest: r.digest, MTUFixed: r.opts.MTU != 0,
 		RDAtomic: e.device.ReadsAnswered(), Locality: own, Channels: channels,
@@ -69,10 +69,10 @@ func (e *Edge) toInit(v Values) error {
 	if _, err := e.QP.PostRecv(e.recvWR[:n]); err != nil { // without them it is not initialised
 		return errors.Join(fmt.Errorf("post %d receives: %w", n, err), e.QP.Modify(verbs.QPAttr{State: verbs.StateReset}, verbs.AttrState))
 	}
-	r.mu.Lock()
+	r.table.mu.Lock()
 	e.given = v
 	e.Local.PSN = edges.Either(v.PSN, e.Local.PSN)
-	r.mu.Unlock()
+	r.table.mu.Unlock()
 	return nil
 }
 
@@ -104,7 +104,7 @@ func (e *Edge) toRTR(v Values) error {
 	if err != nil {
 		return err
 	}
-	r.change(func() { e.MTU = mtu })
+	r.table.change(func() { e.MTU = mtu })
 	return nil
 }
 
@@ -139,7 +139,7 @@ func (e *Edge) toRTS(v Values) error {
 	if err != nil {
 		return err
 	}
-	r.change(func() { e.pinged, e.compared = false, false })
+	r.table.change(func() { e.pinged, e.compared = false, false })
 	trace.Debug(trace.Ring, fmt.Sprintf("connected to neighbour %d", e.Peer), slog.Int("neighbour", e.Peer),
 		slog.String("side", e.Side.String()), slog.Int("channel", e.ID.Channel()), slog.Int("mtu", e.MTU))
 	return nil

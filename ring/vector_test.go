@@ -52,7 +52,7 @@ func TestVector(t *testing.T) {
 			verbs.AHAttr{IsGlobal: false, DLID: 8, SL: 2, PortNum: 1},
 		},
 	} {
-		r := &Ring{opts: Options{SL: 2, TrafficClass: 104}}
+		r := &edgeOwner{opts: &Options{SL: 2, TrafficClass: 104}}
 		d := &Device{Device: bringup.Device{Port: port(c.link), GID: route.Choice{Entry: verbs.GIDEntry{GID: gid(1), Index: 3}}}}
 		if got, err := (&Edge{r: r, Remote: connectionData{QPInfo: c.remote}, device: d}).vector(c.given); err != nil || got != c.want {
 			t.Errorf("%s:\n%+v, %v: expected\n%+v", name, got, err, c.want)

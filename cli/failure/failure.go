@@ -250,14 +250,14 @@ func Explain(ctx context.Context, s *session.Session, command string, err error)
 		edges[failed.Edge.Side()] = failed.Edge
 	}
 	for _, id := range edges {
-		list = append(list, FindingsOf(command, id.Side(), s.Ring.Diagnose(ctx, id, err), diagnose.Warning)...)
+		list = append(list, FindingsOf(command, id.Side(), s.Ring.Ends().Diagnose(ctx, id, err), diagnose.Warning)...)
 	}
 	return withVerdict(s, WithNews(err, list))
 }
 
 // withVerdict adds to an error that failed the ring what all ranks were told.
 func withVerdict(s *session.Session, err error) error {
-	v := s.Ring.Verdict()
+	v := s.Ring.Failure().Verdict()
 	if v == nil || errors.As(err, new(*ring.Verdict)) || !errors.Is(err, s.Ring.Err()) {
 		return err
 	}

@@ -99,11 +99,11 @@ func edge(ctx context.Context, s *session.Session, command string, id ring.EdgeI
 	own, peer = EdgeEnd{Command: command, Side: side, Whose: OwnEnd}, EdgeEnd{Command: command, Side: side, Whose: PeerEnd}
 	own.Channel, peer.Channel = id.Channel(), id.Channel()
 	var unknown error
-	if own.End, peer.End, unknown = s.Ring.Ends(ctx, id); unknown == nil {
+	if own.End, peer.End, unknown = s.Ring.Ends().Both(ctx, id); unknown == nil {
 		peer.OK = stateMood(peer.QPState) != render.Bad
 		found = diagnose.Compare(&own.End, &peer.End)
 	} else {
-		if own.End, err = s.Ring.OwnEnd(id); err != nil {
+		if own.End, err = s.Ring.Ends().Own(id); err != nil {
 			return own, peer, nil, err
 		}
 		peer.End = diagnose.End{Rank: own.Peer, Node: own.PeerNode, Peer: own.Rank, Channel: own.Channel}

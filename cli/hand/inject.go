@@ -170,8 +170,8 @@ func runInject(_ context.Context, s *session.Session, call command.Call) error {
 	if err != nil {
 		return err
 	}
-	if h.do == "cut" && s.Ring.Injects() != nil {
-		return s.Ring.Injects()
+	if h.do == "cut" && s.Ring.Faults().Supported() != nil {
+		return s.Ring.Faults().Supported()
 	}
 	result.Rank, result.After = &h.rank, new(after.Seconds())
 	s.Place.AddInjected(h.text())
@@ -183,7 +183,7 @@ func runInject(_ context.Context, s *session.Session, call command.Call) error {
 
 // before begins the text of one fault more.
 func before(r *ring.Ring) string {
-	if text := r.Injected(); text != "" {
+	if text := r.Faults().Text(); text != "" {
 		return text + ", "
 	}
 	return "soft: "
@@ -210,7 +210,7 @@ func (h harm) soon(r *ring.Ring, m *session.Member, after time.Duration) {
 			if h.to >= 0 {
 				faults += fmt.Sprintf(" to %d", h.to)
 			}
-			err = r.Inject(faults)
+			err = r.Faults().Inject(faults)
 		}
 		if err != nil {
 			r.Fail(fmt.Errorf("inject %s: %w", h.faults, err))

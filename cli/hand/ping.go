@@ -76,7 +76,7 @@ func pingNeighbours(ctx context.Context, s *session.Session, call command.Call) 
 			if errors.As(err, new(*ring.UnfitError)) {
 				continue // which says all
 			}
-			found = append(found, failure.FindingsOf("ping", side, s.Ring.Diagnose(ctx, side.Edge(), err), diagnose.Warning)...)
+			found = append(found, failure.FindingsOf("ping", side, s.Ring.Ends().Diagnose(ctx, side.Edge(), err), diagnose.Warning)...)
 			continue
 		}
 		if err := s.Out.Print(pingResult(s.Ring.Rank(), side.String(), r)); err != nil {

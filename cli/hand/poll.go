@@ -122,7 +122,7 @@ func whyNothing(ctx context.Context, s *session.Session, err error) []failure.Si
 		if len(workOf(s).waiting(func(q *request) bool { return q.side == side })) > 0 {
 			cause = err
 		}
-		for _, f := range failure.FindingsOf("poll", side, s.Ring.Diagnose(ctx, side.Edge(), cause), diagnose.Warning) {
+		for _, f := range failure.FindingsOf("poll", side, s.Ring.Ends().Diagnose(ctx, side.Edge(), cause), diagnose.Warning) {
 			queues := f.Attribute == "sends_posted" || f.Attribute == "receives_posted"
 			switch {
 			case cause == nil && queues && f.Severity != diagnose.Fault:
@@ -138,7 +138,7 @@ func whyNothing(ctx context.Context, s *session.Session, err error) []failure.Si
 
 // atRest says of an edge whose ends agree what the neighbour's has posted.
 func atRest(ctx context.Context, s *session.Session, side ring.Side, f failure.SideFinding) failure.SideFinding {
-	peer, err := s.Ring.PeerEnd(ctx, side.Edge())
+	peer, err := s.Ring.Ends().Peer(ctx, side.Edge())
 	if err != nil {
 		return f
 	}
@@ -157,9 +157,9 @@ func worstOf(s *session.Session, found []verbs.Completion) error {
 		switch {
 		case found[i].Status == verbs.Success:
 		case found[i].Status != verbs.FlushError:
-			return s.Ring.CompletionError(&found[i])
+			return s.Ring.Failure().Completion(&found[i])
 		case flushed == nil:
-			flushed = s.Ring.CompletionError(&found[i])
+			flushed = s.Ring.Failure().Completion(&found[i])
 		}
 	}
 	return flushed

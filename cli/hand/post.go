@@ -171,7 +171,7 @@ func remoteOf(ctx context.Context, s *session.Session, fs *pflag.FlagSet, side r
 // remoteRegion finds a neighbour's region by its name; without one that of the
 // same name as the own, or else its slots.
 func remoteRegion(ctx context.Context, s *session.Session, side ring.Side, name, same string) (diagnose.Region, error) {
-	peer, err := s.Ring.PeerEnd(ctx, side.Edge())
+	peer, err := s.Ring.Ends().Peer(ctx, side.Edge())
 	if err != nil {
 		return diagnose.Region{}, fmt.Errorf("which regions the %s neighbour has: %w; --remote-addr and --rkey do without", side, err)
 	}
@@ -330,7 +330,7 @@ func inWords(op handOp, p prepared, remote diagnose.Region, peer int, local stri
 
 // notPosted says why a request was refused.
 func notPosted(s *session.Session, op handOp, side ring.Side, err error) error {
-	own, failed := s.Ring.OwnEnd(side.Edge())
+	own, failed := s.Ring.Ends().Own(side.Edge())
 	if failed != nil {
 		return fmt.Errorf("post %s %s: %w", op.name, side, err)
 	}

@@ -107,7 +107,7 @@ func register(s *session.Session, call command.Call) error {
 	case size == 0 || size > maxRegion:
 		return exit.Usagef("mr reg %s: --size %d: expected 1 to %d bytes", name, size, maxRegion)
 	}
-	block, err := s.Ring.AllocMemory(size)
+	block, err := s.Ring.Memory().Alloc(size)
 	if err != nil {
 		return fmt.Errorf("allocate %s: %w", render.Bytes(size), err)
 	}
@@ -115,13 +115,13 @@ func register(s *session.Session, call command.Call) error {
 	for at := 0; len(pattern) > 0 && at < len(b); {
 		at += copy(b[at:], pattern)
 	}
-	reg, err := s.Ring.RegisterMemory(block.Addr(), size, access)
+	reg, err := s.Ring.Memory().Register(block.Addr(), size, access)
 	if err != nil {
 		return errors.Join(err, block.Free())
 	}
 	g := &region{name, block, reg}
 	h.regions[name] = g
-	s.Ring.AddRegion(name, reg)
+	s.Ring.Memory().AddRegion(name, reg)
 	h.publishNames()
 	return s.Out.Print(ownRegion(s.Ring, g)...)
 }
@@ -177,7 +177,7 @@ func deregister(s *session.Session, name string) error {
 // dead nothing that arrives can touch it.
 func (h *Work) drop(name string) error {
 	g := h.regions[name]
-	h.ring.RemoveRegion(name)
+	h.ring.Memory().RemoveRegion(name)
 	if err := g.reg.Close(); err != nil {
 		return fmt.Errorf("region %s: %w", name, err) // what may be in use still is not freed
 	}
@@ -194,7 +194,7 @@ func listRegions(ctx context.Context, s *session.Session) error {
 	}
 	var unknown []string
 	for _, side := range session.Sides(nil) {
-		peer, err := r.PeerEnd(ctx, side.Edge())
+		peer, err := r.Ends().Peer(ctx, side.Edge())
 		if err != nil {
 			unknown = append(unknown, fmt.Sprintf("the %s neighbour's regions are not known: %v", side, err))
 			continue

@@ -274,7 +274,7 @@ func stepsOf(r *ring.Ring) ([]StepStatus, error) {
 	for _, side := range session.Sides(nil) {
 		var qp verbs.QPState
 		var err error
-		if at[side], qp, err = r.Reached(side); err != nil {
+		if at[side], qp, err = r.Ends().Reached(side); err != nil {
 			return nil, err
 		}
 		if at[side] == ring.StateError {
@@ -357,7 +357,7 @@ func (l LinkStatus) Adjust(column string, cell *render.Cell) {
 // allStatus shows all ranks' edges.
 func allStatus(ctx context.Context, s *session.Session, _ command.Call) error {
 	m := s.Member
-	peers, err := m.Ring.Peers()
+	peers, err := m.Ring.Ends().Status()
 	if err != nil {
 		return err
 	}

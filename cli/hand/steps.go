@@ -99,7 +99,7 @@ func runOpen(ctx context.Context, s *session.Session, call command.Call) error {
 	for _, d := range r.Devices() {
 		port, gid := d.Port.Attr, d.GID.Entry
 		rows = append(rows, OpenResult{
-			Command: "open", OK: true, Rank: index, Ranks: r.Size(), Node: r.Nodes()[index].String(), Address: r.LocalAddr().String(),
+			Command: "open", OK: true, Rank: index, Ranks: r.Size(), Node: r.Nodes()[index].String(), Address: r.Host().Addr().String(),
 			Device: d.Name, Port: d.Port.Num, Seconds: time.Since(begun).Seconds(),
 			PortState: port.State.String(), LinkLayer: port.LinkLayer.String(), ActiveMTU: port.ActiveMTU.Bytes(), NetDev: port.NetDev,
 			GID: gid.GID, GIDIndex: gid.Index, GIDType: gid.Type.String(),

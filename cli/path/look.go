@@ -108,7 +108,7 @@ func (t *test) close() error {
 func (t *test) open() error {
 	r := t.m.Ring
 	for _, side := range session.Sides(nil) {
-		e, err := r.OwnEnd(side.Edge())
+		e, err := r.Ends().Own(side.Edge())
 		if err != nil {
 			return err
 		}
@@ -320,7 +320,7 @@ func (t *test) sizes(ctx context.Context) error {
 func (t *test) losses(ctx context.Context) error {
 	for _, w := range t.able() {
 		for range lossRounds {
-			if arrived, ok := t.m.Ring.Loss(ctx, w.id, ring.MostLoss); ok {
+			if arrived, ok := t.m.Ring.Stalls().Loss(ctx, w.id, ring.MostLoss); ok {
 				w.short.sent, w.short.arrived = w.short.sent+ring.MostLoss, w.short.arrived+arrived
 			}
 		}

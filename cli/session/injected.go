@@ -15,7 +15,7 @@ func (s *Session) Inject(text string) error {
 		return err
 	}
 	if s.Ring != nil && s.Ring.Usable() == nil {
-		if err := s.Ring.Inject(text); err != nil {
+		if err := s.Ring.Faults().Inject(text); err != nil {
 			return err
 		}
 	}

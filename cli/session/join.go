@@ -76,7 +76,7 @@ func (s *Session) Join(ctx context.Context, patience time.Duration) error {
 	if err != nil {
 		return &BringUpError{s.apart(err), errors.As(err, new(*ring.MetError))}
 	}
-	if s.Ring.Diagnosing() {
+	if s.Ring.Control().Diagnosing() {
 		s.Member = &Member{Ring: s.Ring, Command: "connect", Injected: s.Place.Injected}
 		if _, err := s.meet(ctx, s.Member); err != nil {
 			return s.Leave(ctx, err, End)
@@ -94,7 +94,7 @@ func (s *Session) Join(ctx context.Context, patience time.Duration) error {
 	// What both ends are like now is what a diagnosis has to compare with once a
 	// peer cannot be asked any more. It is no loss if one does not answer.
 	for _, side := range Sides(nil) {
-		_, _, _ = s.Ring.Ends(ctx, side.Edge())
+		_, _, _ = s.Ring.Ends().Both(ctx, side.Edge())
 	}
 	trace.SetRank(s.Ring.Rank())
 	s.Ledger.Joined(s.Ring.Rank(), s.Ring.Size(), s.HostsOf(s.Ring.Nodes()))
@@ -135,7 +135,7 @@ func (s *Session) Ready(ctx context.Context) error {
 	if err := s.ByHand.MayOperate(ctx, s); err != nil || s.Member != nil {
 		return err
 	}
-	if err := s.Ring.Compared(ctx, ring.Left, ring.Right); err != nil {
+	if err := s.Ring.Ends().Compare(ctx, ring.Left, ring.Right); err != nil {
 		return err
 	}
 	m := &Member{Ring: s.Ring, Command: "connect", Injected: s.Place.Injected}
@@ -169,7 +169,7 @@ func (s *Session) Ready(ctx context.Context) error {
 	}
 	if err == nil {
 		var run string
-		if run, err = s.Ring.RunID(ctx); err == nil {
+		if run, err = s.Ring.Control().RunID(ctx); err == nil {
 			trace.SetRing(s.Ring.Size(), run)
 		}
 	}
@@ -210,7 +210,7 @@ func (s *Session) Leave(ctx context.Context, err error, then Order) error {
 	}
 	defer s.Speak()()
 	if typed := s.Shell != nil && s.Shell.Interactive(); err == nil && !typed { // while nothing ran that would have said so
-		err = r.Settled(r.Err())
+		err = r.Failure().Settled(r.Err())
 		if v, ok := errors.AsType[*bootstrap.Verdict](err); ok && s.Interactive && v.Kind == bootstrap.KindLeft {
 			err = nil
 		}

@@ -281,9 +281,9 @@ func (m *Member) Counters() (map[string]uint64, error) {
 			all[d.Provider()+"/"+c.Name] += c.Value
 		}
 	}
-	all[RingSource+"/other_epoch"] = m.Ring.Stale()
+	all[RingSource+"/other_epoch"] = m.Ring.Control().Stale()
 	if m.Ring.Options().Channels > 1 {
-		peers, err := m.Ring.Peers()
+		peers, err := m.Ring.Ends().Status()
 		if err != nil {
 			return nil, err
 		}

@@ -54,7 +54,7 @@ type introduction struct {
 // them, or none does.
 func (s *Session) meet(ctx context.Context, m *Member) ([]introduction, error) {
 	own := introduction{Follows: s.Follows, Providers: tables.Providers(m.Ring), Table: tables.Announce(s.Config, m.Ring), Inject: s.Config.String("inject"), Version: s.Version}
-	if a := m.Ring.Affinity(); a != nil {
+	if a := m.Ring.Host().Affinity(); a != nil {
 		own.CPU = new(a.CPU())
 	}
 	all, err := Share(ctx, m, own)

@@ -166,5 +166,5 @@ func (s *Session) Does(command string) {
 	default:
 		text = "between two commands"
 	}
-	s.Ring.SetActivity(text)
+	s.Ring.Control().SetActivity(text)
 }

@@ -478,7 +478,7 @@ func pause(ctx context.Context, r *ring.Ring, d time.Duration) error {
 	lived := r != nil && !r.Failed()
 	for until := time.Now().Add(d); ; {
 		if lived && r.Failed() {
-			return r.Settled(r.Err())
+			return r.Failure().Settled(r.Err())
 		}
 		left := time.Until(until)
 		if left <= 0 {

@@ -45,7 +45,7 @@ type Agreed struct {
 // "", and the table, if it is rank 0.
 func Own(r *ring.Ring, table *plan.Table, notShared string) Capabilities {
 	mine := Capabilities{
-		Size: r.Size(), Software: Software(r), Rails: rails(r), NotShared: notShared, Host: r.HostName(),
+		Size: r.Size(), Software: Software(r), Rails: rails(r), NotShared: notShared, Host: r.Host().Name(),
 		LinkMbps: slower(r.Left().Device().LinkMbps(), r.Right().Device().LinkMbps()),
 	}
 	if cpus, err := cpu.Allowed(); err == nil {

@@ -60,7 +60,7 @@ func NewPool(r *ring.Ring) *Pool {
 
 // Alloc maps n zeroed bytes and registers them.
 func (p *Pool) Alloc(n uint64) (*Buffer, error) {
-	m, err := p.ring.AllocMemory(n)
+	m, err := p.ring.Memory().Alloc(n)
 	if err != nil {
 		return nil, err
 	}
@@ -89,7 +89,7 @@ func (p *Pool) register(addr, n uint64, own verbs.Memory) (*Buffer, error) {
 	if n == 0 && own == nil {
 		return nil, usage.Errorf("register 0 bytes at %#x: expected 1 or more", addr)
 	}
-	reg, err := p.ring.RegisterMemory(addr, max(n, 1), Access)
+	reg, err := p.ring.Memory().Register(addr, max(n, 1), Access)
 	if err != nil {
 		return nil, err
 	}
@@ -129,7 +129,7 @@ func (p *Pool) Share(addr, n uint64, how Sharing) (*Buffer, error) {
 			return nil, usage.Errorf("share %d bytes at %#x: %d bytes at %#x are registered as they are, perhaps on devices that would go on with the old pages: free that Buffer first", n, addr, b.n, b.addr)
 		}
 	}
-	m, err := p.ring.AdoptMemory(addr, n, how == MayMove)
+	m, err := p.ring.Memory().Adopt(addr, n, how == MayMove)
 	if err != nil {
 		return nil, usage.If(err, verbs.ErrInvalid)
 	}

@@ -43,7 +43,7 @@ func (f *flow) poll() (bool, error) {
 func (f *flow) complete(wc *verbs.Completion) error {
 	id, kind, value := ring.ParseWRID(wc.ID)
 	if wc.Status != verbs.Success {
-		return f.x.Ring.CompletionError(wc)
+		return f.x.Ring.Failure().Completion(wc)
 	}
 	ch := f.x.channelAt(id)
 	if ch == nil {
@@ -190,7 +190,7 @@ func (f *flow) message(ch *channel, b []byte) error {
 	}
 	recordMessage(&receivedMessage, &h, ch.edge.Peer)
 	if h.Epoch != f.x.Ring.Epoch() {
-		f.x.Ring.DropStale(&h, ch.edge.Peer)
+		f.x.Ring.Control().DropStale(&h, ch.edge.Peer)
 		return nil
 	}
 	switch {

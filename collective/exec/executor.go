@@ -88,7 +88,7 @@ func New(w *watch.Watch, buffers *buffer.Pool, corrupt Corrupt) (*Executor, erro
 	if x.size == 1 {
 		return x, nil
 	}
-	x.waiter = r.NewWaiter()
+	x.waiter = r.Host().NewWaiter()
 	for _, e := range []*ring.Edge{r.Left(), r.Right()} {
 		x.channels = append(x.channels, nil)
 		for _, e := range e.Channels() {
@@ -272,7 +272,7 @@ func (x *Executor) Role(ctx context.Context, k *plan.Call, g *plan.Agreement) (r
 	if err != nil {
 		return nil, false, MeshError{err}
 	}
-	x.waiter = x.Ring.NewWaiter() // on the devices of these edges, too
+	x.waiter = x.Ring.Host().NewWaiter() // on the devices of these edges, too
 	to := map[int]*channel{}
 	for _, e := range edges {
 		if to[e.Peer], err = x.meshChannel(e); err != nil {

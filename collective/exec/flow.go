@@ -267,7 +267,7 @@ func (f *flow) peers() (ranks []int) {
 
 // elsewhere says what others wait for this rank with, for the error of a wait.
 func (f *flow) elsewhere() string {
-	if a, ok := f.x.Ring.Awaited(); ok {
+	if a, ok := f.x.Ring.Stalls().Awaited(); ok {
 		return fmt.Sprintf("; meanwhile %s", a)
 	}
 	return ""

@@ -44,7 +44,7 @@ func (x *Executor) Lateness() lateness.Record {
 	}
 	x.lost = now
 	r := x.Times.Take()
-	away := x.Ring.NoCarrier()
+	away := x.Ring.Host().NoCarrier()
 	r.NoCarrier, x.noCarrier = int64(away-x.noCarrier), away
 	return r
 }

@@ -41,7 +41,7 @@ func (t *Team) allReduce(ctx context.Context, v *vectors) (err error) {
 	if err != nil { // the stream holds a part of it, and others wait for the rest
 		t.rescueStream()
 		t.ring.Fail(err)
-		t.failure = t.ring.Settled(err)
+		t.failure = t.ring.Failure().Settled(err)
 		return t.failure
 	}
 	return t.finish(ctx)

@@ -78,7 +78,7 @@ func (t *Team) finish(ctx context.Context) error {
 		}
 		t.rescueStream()
 		t.ring.Fail(err)
-		t.failure = t.ring.Settled(err)
+		t.failure = t.ring.Failure().Settled(err)
 		return t.failure
 	}
 }

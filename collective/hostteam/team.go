@@ -108,7 +108,7 @@ func New(ctx context.Context, c Config) (made *Team, why string, err error) {
 	r := c.Watch.Ring
 	s := &Team{
 		Watch: c.Watch, buffers: c.Buffers, all: c.All, ranks: c.Ranks, me: slices.Index(c.Ranks, r.Rank()),
-		peers: make([]verbs.Reached, len(c.Ranks)), affinity: r.Affinity(),
+		peers: make([]verbs.Reached, len(c.Ranks)), affinity: r.Host().Affinity(),
 	}
 	defer func() {
 		if made == nil {
@@ -180,10 +180,10 @@ func (s *Team) makeBoard(open func() (*ring.Device, error)) (p boardInfo, err er
 		return p, err
 	}
 	size := sharedmem.BoardSize(len(s.ranks))
-	if s.board, err = s.Ring.AllocMemory(size); err != nil {
+	if s.board, err = s.Ring.Memory().Alloc(size); err != nil {
 		return p, err
 	}
-	if s.reg, err = s.Ring.RegisterMemory(s.board.Addr(), size, buffer.Access); err != nil {
+	if s.reg, err = s.Ring.Memory().Register(s.board.Addr(), size, buffer.Access); err != nil {
 		return p, err
 	}
 	sharedmem.Open(s.board.Addr(), len(s.ranks))

@@ -68,14 +68,14 @@ type longWait struct {
 func New(r *ring.Ring) *Watch {
 	w := &Watch{Ring: r, inquiry: newInquiry()}
 	w.announced.Store(new(sharedmem.Announcement))
-	r.SetCalls(w.Called)
-	r.SetPlace(w.place)
+	r.Stalls().SetCalls(w.Called)
+	r.Stalls().SetPlace(w.place)
 	return w
 }
 
 // Close ends it. What was announced in a board is nowhere from now on. Any goroutine may call it.
 func (w *Watch) Close() {
-	w.Ring.SetPlace(nil)
+	w.Ring.Stalls().SetPlace(nil)
 	w.AnnounceIn(new(sharedmem.Announcement))
 	w.inquiry.close()
 }
@@ -117,7 +117,7 @@ func (w *Watch) Stopped(ctx context.Context) error {
 // Waits notes where the operation has waited since then, for other ranks, and returns why it is of no
 // use to wait on, if that is known.
 func (w *Watch) Waits(p diagnose.Place, since time.Time, peers []int) error {
-	w.Ring.Waiting(fmt.Sprintf("go on with operation %d", w.Seq), peers, since)
+	w.Ring.Stalls().Waiting(fmt.Sprintf("go on with operation %d", w.Seq), peers, since)
 	w.note(p, since, longLasts)
 	return w.stalled(since)
 }
@@ -158,15 +158,15 @@ func (w *Watch) Look(mine sharedmem.Signature) error {
 			return w.Disagreement(mine, peer, theirs)
 		}
 	}
-	if a, ok := w.Ring.Awaited(); ok && a.Call == w.Seq {
-		return w.Ring.Disagreement(w.Seq, map[int]string{w.Ring.Rank(): plan.CallOf(mine).String()}, a.String())
+	if a, ok := w.Ring.Stalls().Awaited(); ok && a.Call == w.Seq {
+		return w.Ring.Stalls().Disagreement(w.Seq, map[int]string{w.Ring.Rank(): plan.CallOf(mine).String()}, a.String())
 	}
 	return nil
 }
 
 // Disagreement is that a peer runs something else as the present operation.
 func (w *Watch) Disagreement(mine sharedmem.Signature, peer int, theirs sharedmem.Signature) error {
-	return w.Ring.Disagreement(w.Seq, map[int]string{w.Ring.Rank(): plan.CallOf(mine).String(), peer: plan.CallOf(theirs).String()}, "")
+	return w.Ring.Stalls().Disagreement(w.Seq, map[int]string{w.Ring.Rank(): plan.CallOf(mine).String(), peer: plan.CallOf(theirs).String()}, "")
 }
 
 // Called tells other ranks what this one calls as an operation; any goroutine asks.
@@ -193,18 +193,18 @@ func Awaited(p diagnose.Place) string {
 // error is that two answers in a row agree that to wait is of no use.
 func (w *Watch) stalled(since time.Time) error {
 	q := &w.inquiry
-	bound, waited := w.Ring.StallBound(), time.Since(since)
+	bound, waited := w.Ring.Stalls().Bound(), time.Since(since)
 	if found, before := q.take(w.Seq, since); before != nil && waited >= bound {
 		switch b := found[0]; {
 		case !b.Kind.Decided() || !b.Same(&before[0]):
 		case b.Kind == diagnose.StallMismatch:
-			return w.Ring.Disagreement(w.Seq, nil, "")
+			return w.Ring.Stalls().Disagreement(w.Seq, nil, "")
 		default:
 			return &ring.StallError{Blame: b}
 		}
 	}
 	if waited > bound/2 {
-		q.ask(w.Seq, since, bound/8, w.Ring.Stalls)
+		q.ask(w.Seq, since, bound/8, w.Ring.Stalls().Find)
 	}
 	return nil
 }

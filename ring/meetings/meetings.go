@@ -121,7 +121,7 @@ func (m *Meetings) make(ctx context.Context, requests int) error {
 		if len(peers[i]) == 0 {
 			continue
 		}
-		d, err := m.r.DeviceBeside(ctx, chosen[i], peers[i]...)
+		d, err := m.r.Host().Device(ctx, chosen[i], peers[i]...)
 		if err != nil {
 			return err
 		}
@@ -344,7 +344,7 @@ func (m *Meetings) Poll(wc []verbs.Completion) (int, error) {
 
 // Waiter waits for completions of the meetings that there are.
 func (m *Meetings) Waiter() verbs.Waiter {
-	w := verbs.Waiter{Policy: m.opts.Wait, Affinity: m.r.Affinity()}
+	w := verbs.Waiter{Policy: m.opts.Wait, Affinity: m.r.Host().Affinity()}
 	used := 0
 	for _, x := range m.ways {
 		if x != nil && x.used {

@@ -44,13 +44,13 @@ func open(m *session.Member, bytes uint64, window int) (e *end, err error) {
 		return e, err
 	}
 	e.Blocks = !e.device.Attr.Software // in software it is the poll that moves the data
-	e.Waiter = verbs.Waiter{CQ: e.device.CQ, Channel: e.device.Channel, Policy: m.Ring.Options().Wait, MaxSpins: e.device.Attr.MaxSpins, Affinity: m.Ring.Affinity()}
+	e.Waiter = verbs.Waiter{CQ: e.device.CQ, Channel: e.device.Channel, Policy: m.Ring.Options().Wait, MaxSpins: e.device.Attr.MaxSpins, Affinity: m.Ring.Host().Affinity()}
 	half := (bytes + align - 1) / align * align
-	if e.block, err = m.Ring.AllocMemory(half + max(bytes, 1)); err != nil {
+	if e.block, err = m.Ring.Memory().Alloc(half + max(bytes, 1)); err != nil {
 		return e, err
 	}
 	const access = verbs.AccessLocalWrite | verbs.AccessRemoteWrite | verbs.AccessRemoteRead
-	if e.reg, err = m.Ring.RegisterMemory(e.block.Addr(), uint64(e.block.Len()), access); err != nil {
+	if e.reg, err = m.Ring.Memory().Register(e.block.Addr(), uint64(e.block.Len()), access); err != nil {
 		return e, err
 	}
 	e.Source, e.Sink, e.Room, e.LKey = e.block.Addr(), e.block.Addr()+half, uint32(max(bytes, 1)), e.reg.LKey(e.edge.Device())
