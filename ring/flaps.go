@@ -17,15 +17,24 @@ import (
 	"ringcli/verbs"
 )
 
-// flapSettles is how long after a carrier has come back packets are counted that were lost meanwhile:
-// the longest pause between two attempts of a queue pair of the default timeout.
-const flapSettles = 500 * time.Millisecond
+const (
+	// flapSettles is how long after a carrier has come back packets are counted that were lost
+	// meanwhile: the longest pause between two attempts of a queue pair of the default timeout.
+	flapSettles = 500 * time.Millisecond
+	// linkPoll is how often the kernel is asked for the state of a link. It reports changes at most once
+	// a second for all interfaces of the machine, those of other network namespaces included, and then
+	// the state that it finds: a carrier that is away for less is in no message (Linux 6.18,
+	// net/core/link_watch.c).
+	linkPoll = 250 * time.Millisecond
+)
 
 // link is an interface under a device of the ring.
 type link struct {
 	device *Device
 	netdev string
 	index  int
+	asked  time.Time // when its state was known last
+	losses uint32    // of its carrier, as the kernel counts them
 	down   time.Time // when it lost its carrier; zero while it has one
 	back   time.Time // when it had it again; zero once that was told
 	resent uint64    // by then
@@ -39,7 +48,7 @@ type linkWatch struct {
 	life    context.Context
 }
 
-// run tells when an interface under a device loses its carrier and has it again, which the
+// run reports when an interface under a device loses its carrier and has it again, which the
 // kernel says over rtnetlink(7), until the ring's life ends. A device in software has no events of its
 // own: it gets those of a port.
 func (w *linkWatch) run() {
@@ -58,57 +67,105 @@ func (w *linkWatch) run() {
 	}
 	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, unix.NETLINK_ROUTE)
 	if err != nil {
-		return // flaps are not told
+		return // flaps are not reported
 	}
 	f := os.NewFile(uintptr(fd), "rtnetlink")
 	defer func() { _ = f.Close() }()
 	if unix.Bind(fd, &unix.SockaddrNetlink{Family: unix.AF_NETLINK, Groups: unix.RTMGRP_LINK}) != nil {
 		return
 	}
+	ask := func() {
+		for _, l := range links {
+			_, _ = f.Write(linkRequest(l.index)) // without an answer the next one is asked for
+		}
+	}
+	ask()
+	next := time.Now().Add(linkPoll)
+	_ = f.SetReadDeadline(next)
 	defer context.AfterFunc(w.life, func() { _ = f.SetReadDeadline(time.Now()) })()
 	for b := make([]byte, 32<<10); w.life.Err() == nil; {
 		n, err := f.Read(b)
 		now := time.Now()
 		switch {
 		case errors.Is(err, os.ErrDeadlineExceeded):
-			_ = f.SetReadDeadline(time.Time{})
 			for _, l := range links {
 				l.tell(w, now)
 			}
-			if w.life.Err() != nil { // it ended while the deadline was set anew
-				return
-			}
-			continue
+			ask()
+			next = now.Add(linkPoll)
+			_ = f.SetReadDeadline(next)
+			continue // and ends if the ring's life did while the deadline was set anew
 		case err != nil && !errors.Is(err, unix.ENOBUFS): // which is that messages were missed
 			return
 		}
 		messages, _ := syscall.ParseNetlinkMessage(b[:max(n, 0)])
 		for _, m := range messages {
-			if m.Header.Type != unix.RTM_NEWLINK || len(m.Data) < unix.SizeofIfInfomsg {
-				continue
-			}
-			// struct ifinfomsg: the index is at 4, and the flags are at 8.
-			index, flags := int(binary.NativeEndian.Uint32(m.Data[4:])), binary.NativeEndian.Uint32(m.Data[8:])
-			if i := slices.IndexFunc(links, func(l *link) bool { return l.index == index }); i >= 0 && links[i].changed(w, flags&unix.IFF_RUNNING != 0, now) {
-				_ = f.SetReadDeadline(now.Add(flapSettles))
+			if index, s, ok := linkStateOf(&m); ok {
+				if i := slices.IndexFunc(links, func(l *link) bool { return l.index == index }); i >= 0 {
+					links[i].changed(w, s, now)
+				}
 			}
 		}
 	}
 }
 
-// changed takes note of a carrier, and tells whether a flap is over, which is told later.
-func (l *link) changed(w *linkWatch, carrier bool, now time.Time) (over bool) {
+// linkRequest is an RTM_GETLINK of an interface: struct nlmsghdr and struct ifinfomsg.
+func linkRequest(index int) []byte {
+	b := make([]byte, unix.SizeofNlMsghdr+unix.SizeofIfInfomsg)
+	binary.NativeEndian.PutUint32(b, uint32(len(b)))
+	binary.NativeEndian.PutUint16(b[4:], unix.RTM_GETLINK)
+	binary.NativeEndian.PutUint16(b[6:], unix.NLM_F_REQUEST)
+	binary.NativeEndian.PutUint32(b[unix.SizeofNlMsghdr+4:], uint32(index))
+	return b
+}
+
+// linkState is what an RTM_NEWLINK says of a carrier.
+type linkState struct {
+	carrier bool
+	losses  uint32 // of it, since the interface exists
+}
+
+// linkStateOf reads an RTM_NEWLINK. The flags of struct ifinfomsg follow a carrier late, the attribute
+// does not.
+func linkStateOf(m *syscall.NetlinkMessage) (index int, s linkState, ok bool) {
+	if m.Header.Type != unix.RTM_NEWLINK || len(m.Data) < unix.SizeofIfInfomsg {
+		return 0, s, false
+	}
+	attributes, err := syscall.ParseNetlinkRouteAttr(m)
+	if err != nil {
+		return 0, s, false
+	}
+	index, s.carrier = int(binary.NativeEndian.Uint32(m.Data[4:])), binary.NativeEndian.Uint32(m.Data[8:])&unix.IFF_UP != 0
+	for _, a := range attributes {
+		switch {
+		case a.Attr.Type == unix.IFLA_CARRIER && len(a.Value) > 0:
+			s.carrier = s.carrier && a.Value[0] != 0
+		case a.Attr.Type == unix.IFLA_CARRIER_DOWN_COUNT && len(a.Value) >= 4:
+			s.losses = binary.NativeEndian.Uint32(a.Value)
+		}
+	}
+	return index, s, true
+}
+
+// changed takes note of a state. That a flap is over is told later.
+func (l *link) changed(w *linkWatch, s linkState, now time.Time) {
+	known, lost := l.asked, s.losses != l.losses
+	first := known.IsZero()
+	l.asked, l.losses = now, s.losses
 	switch {
-	case !carrier && l.down.IsZero():
+	case l.down.IsZero() && (!s.carrier || lost && !first):
 		l.down, l.back, l.resent = now, time.Time{}, l.retransmitted()
 		l.event(w, verbs.EventPortErr)
-	case carrier && !l.down.IsZero() && l.back.IsZero():
-		l.back = now
-		w.host.noCarrier.Add(int64(now.Sub(l.down)))
-		l.event(w, verbs.EventPortActive)
-		return true
+		if !s.carrier {
+			return
+		}
+		l.down = known // lost and back since then
+	case l.down.IsZero(), !l.back.IsZero(), !s.carrier:
+		return
 	}
-	return false
+	l.back = now
+	w.host.noCarrier.Add(int64(now.Sub(l.down)))
+	l.event(w, verbs.EventPortActive)
 }
 
 func (l *link) event(w *linkWatch, what verbs.EventType) {
@@ -126,7 +183,7 @@ func (l *link) tell(w *linkWatch, now time.Time) {
 	if n := l.retransmitted(); n >= l.resent {
 		resent = fmt.Sprintf("; %d packets were sent again", n-l.resent)
 	}
-	trace.Warn(trace.Ring, fmt.Sprintf("%s of rank %d had no carrier for %s from %s on%s: look at the cable, the switch's port and its counters",
+	trace.Warn(trace.Ring, fmt.Sprintf("%s of rank %d had no carrier for about %s from %s on%s: look at the cable, the switch's port and its counters",
 		l.netdev, w.of.rank, l.back.Sub(l.down).Round(time.Millisecond), l.down.Format("15:04:05.000"), resent))
 	l.down, l.back = time.Time{}, time.Time{}
 }

@@ -372,7 +372,7 @@ func (f Finding) Text(name func(rank int) string) string {
 		}
 		return text
 	case NoCarrier:
-		return fmt.Sprintf("the port of %s had no carrier for %s of %s: look at the cable, the switch's port and its counters", name(f.Rank), span(f.By), took)
+		return fmt.Sprintf("the port of %s had no carrier for about %s of %s: look at the cable, the switch's port and its counters", name(f.Rank), span(f.By), took)
 	case NoCPU:
 		text = fmt.Sprintf("%s had no CPU: %s", name(f.Rank), span(f.NoCPU))
 	default:
