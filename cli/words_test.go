@@ -3,7 +3,6 @@ package cli
 import (
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -28,13 +27,13 @@ func TestFirstWords(t *testing.T) {
 		{words("help @nothing"), exit.Usage, "ringcli: help @nothing: there is no such group: expected one of @ring, "},
 		{words("help local"), exit.OK, "Starts -n processes on this machine"},
 		{words("help all-reduce"), exit.OK, "all-reduce is given to the ranks of a ring: ringcli local -n 2 -c all-reduce, or\n  ringcli connect --index I --list A,B -c all-reduce\n\nReduces the vectors"},
-		{words("help alias"), exit.OK, "alias is for the shell: ringcli local -n 2 --shell\n\nMake a name"},
+		{words("help watch"), exit.OK, "watch is for the shell: ringcli local -n 2 --shell\n\nRun a command again"},
 		{[]string{"shell", "-c", "help local"}, exit.OK, "local is a command of its own: ringcli local\n\nStarts"},
 		{words("help pings"), exit.Usage, "ringcli: unknown command \"pings\": did you mean ping? it is given to the ranks of a ring: "},
 		{words("ping"), exit.Usage, "ringcli: ping is given to the ranks of a ring: ringcli local -n 2 -c ping, or ringcli connect --index I --list A,B -c ping\n"},
 		{words("ar --size 1M"), exit.Usage, "ringcli: ar is given to the ranks of a ring: ringcli local -n 2 -c all-reduce, or "},
 		{words("lab b -d lo -i 1 -p 18999 -m 1024 -l 0 -g 0 -s 0"), exit.Usage, "ringcli: lab b --size 0: expected 1 to 2G\n"},
-		{words("history"), exit.Usage, "ringcli: history is for the shell: ringcli local -n 2 --shell\n"},
+		{words("watch 1s ping"), exit.Usage, "ringcli: watch is for the shell: ringcli local -n 2 --shell\n"},
 		{words("statsu"), exit.Usage, "ringcli: unknown command \"statsu\": did you mean status? it is given to the ranks of a ring: ringcli local "},
 		{words("hlep"), exit.Usage, "ringcli: unknown command \"hlep\": did you mean help? `ringcli help` lists the commands\n"},
 		{words("conect --index 0"), exit.Usage, "ringcli: unknown command \"conect\": did you mean connect? `ringcli help` lists the commands\n"},
@@ -46,7 +45,6 @@ func TestFirstWords(t *testing.T) {
 		{[]string{"local", "-c", "lab a"}, exit.Usage, "ringcli: lab is a command of its own: ringcli lab\n"},
 		{[]string{"local", "-c", "ping; watch 1s"}, exit.Usage, "ringcli: watch 1s: expected a command, too, such as: watch 1s counters\n"},
 		{[]string{"local", "-c", "ping; watch 1s ping"}, exit.Usage, "ringcli: watch is for the shell: expected none in -c and -f\n"},
-		{[]string{"local", "-c", "ping; history"}, exit.Usage, "ringcli: history is for the shell: expected none in -c and -f\n"},
 		{[]string{"local", "-c", "ping; close &; wait"}, exit.Usage, "ringcli: close cannot run in the background: it changes the ring, which the commands after it need: expected it without &\n"},
 		{[]string{"local", "-c", "status &"}, exit.Usage, "ringcli: status cannot run in the background: expected it without &, or an operation, a measurement, sleep, source or watch\n"},
 		{[]string{"local", "-c", "source ring.sh &"}, exit.Usage, "ringcli: source cannot run in the background in -c and -f: "},
@@ -59,16 +57,6 @@ func TestFirstWords(t *testing.T) {
 		if text := stdout + stderr; code != c.code || !strings.HasPrefix(text, c.says) || (code == exit.OK) != (stderr == "") {
 			t.Errorf("%q: exit code %d\n%.300s\nwant %d\n%s", c.args, code, text, c.code, c.says)
 		}
-	}
-}
-
-func TestByteOrderMark(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "script")
-	if err := os.WriteFile(file, []byte("\ufeffversion\r\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if code, stdout, stderr := here(t, "shell", "-f", file); code != exit.OK || !strings.HasPrefix(stdout, "version ") {
-		t.Errorf("exit code %d\n%s%s", code, stdout, stderr)
 	}
 }
 

@@ -13,17 +13,7 @@ import (
 // sourceDepth bounds how deep files may run files.
 const sourceDepth = 8
 
-type (
-	sourceKey struct{}
-	watchKey  struct{}
-)
-
-// Typed tells whether a line is run for somebody who has typed it and waits: not within a
-// file or Watch, nor as a job.
-func Typed(ctx context.Context) bool {
-	_, isJob := JobOf(ctx)
-	return !isJob && ctx.Value(sourceKey{}) == nil && ctx.Value(watchKey{}) == nil
-}
+type sourceKey struct{}
 
 // Within returns the context for what a file says, which is run under ctx and has this
 // one name among all files. It refuses a file that runs itself, and too many that run
@@ -56,10 +46,6 @@ func ReadFile(path string) (text, name string, err error) {
 // line ends neither within quotes nor after a \. What it runs may call
 // it again under the context that its line was given; name is the file's for Within.
 func (s *Shell) Source(ctx context.Context, path, name, text string) error {
-	return s.source(ctx, path, name, text, true)
-}
-
-func (s *Shell) source(ctx context.Context, path, name, text string, echo bool) error {
 	ctx, err := Within(ctx, path, name)
 	if err != nil {
 		return err
@@ -74,12 +60,12 @@ func (s *Shell) source(ctx context.Context, path, name, text string, echo bool) 
 		if line = strings.TrimSpace(line); line == "" {
 			continue
 		}
-		if echo && !s.secret(line) {
-			_, _ = fmt.Fprintln(s.out, "> "+line)
-		} else if echo {
-			_, _ = fmt.Fprintln(s.out, "> (left out)")
+		shown := line
+		if s.host.Secret(line) {
+			shown = "(left out)"
 		}
-		if err := s.line(ctx, line); err != nil {
+		_, _ = fmt.Fprintln(s.out, "> "+shown)
+		if err := s.run(ctx, line); err != nil {
 			return fmt.Errorf("%s:%d: %w", path, at, err)
 		}
 		if ctx.Err() != nil {
@@ -92,21 +78,12 @@ func (s *Shell) source(ctx context.Context, path, name, text string, echo bool) 
 	return nil
 }
 
-// SetTiming switches whether the time that a line took is printed after it.
-func (s *Shell) SetTiming(on bool) { s.timing.Store(on) }
-
-// line runs a line as it was typed.
-func (s *Shell) line(ctx context.Context, text string) error {
-	text = s.expand(text)
-	if lexed := Lex(text); len(lexed.starts) == 0 && !lexed.Nothing {
+// run runs a line that is not empty, nor a comment.
+func (s *Shell) run(ctx context.Context, line string) error {
+	if lexed := Lex(line); len(lexed.Commands) == 0 && !lexed.Nothing {
 		return nil
 	}
-	begun := time.Now()
-	err := s.host.Run(ctx, text)
-	if s.timing.Load() {
-		_, _ = fmt.Fprintf(s.out, "(%.3f s)\n", time.Since(begun).Seconds())
-	}
-	return err
+	return s.host.Run(ctx, line)
 }
 
 // watchFloor is the shortest interval of a Watch: shorter ones measure the
@@ -120,14 +97,13 @@ func (s *Shell) Watch(ctx context.Context, every time.Duration, line string) err
 	if every < watchFloor {
 		return fmt.Errorf("watch every %s: expected %s or more", every, watchFloor)
 	}
-	line = strings.TrimSpace(s.expand(line))
+	line = strings.TrimSpace(line)
 	switch lexed := Lex(line); {
-	case len(lexed.starts) == 0:
+	case len(lexed.Commands) == 0:
 		return fmt.Errorf("watch every %s: expected a command after the interval", every)
 	case lexed.hasJob():
 		return fmt.Errorf("watch %q: no command in it can end in &; to watch in the background, quote it and put the & after the quotes", line)
 	}
-	ctx = context.WithValue(ctx, watchKey{}, true)
 	tick := time.NewTicker(every)
 	defer tick.Stop()
 	for {

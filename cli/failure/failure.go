@@ -12,6 +12,7 @@ import (
 	"ringcli/cli/exit"
 	"ringcli/cli/render"
 	"ringcli/cli/session"
+	"ringcli/configs"
 	"ringcli/configs/codes"
 	"ringcli/repl"
 	"ringcli/ring"
@@ -89,7 +90,7 @@ func Report(s *session.Session, command string, err error, code int) {
 	}
 	s.Ledger.AddFailure(f, exit.IsShared(err))
 	who := ""
-	if s.Launched { // the ranks share a stream, and a launcher may mix their exit codes
+	if s.Launcher.Started { // the ranks share a stream, and a launcher may mix their exit codes
 		f.Rank = new(s.Config.Int("index"))
 		if who = fmt.Sprintf("rank %d: ", *f.Rank); !retries {
 			text = fmt.Sprintf("exit %d: %s", code, text)
@@ -331,7 +332,7 @@ func KeepRecord(s *session.Session, command string, err error) {
 			lines[0] += fmt.Sprintf("; help %s says more of the cause", code)
 		}
 		if width := render.Width(s.Stderr); width > 0 {
-			lines = render.Folded(lines[0], width)
+			lines = configs.Folded(lines[0], width)
 		}
 		_, _ = fmt.Fprintln(s.Stderr, strings.Join(lines, "\n"))
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/fatih/color"
 
+	"ringcli/configs"
 	"ringcli/trace"
 )
 
@@ -62,14 +63,6 @@ func (p *Printer) Unshown() *Printer {
 	unshown := New(io.Discard, p.format)
 	unshown.Seen, unshown.Keep, unshown.csv = p.Seen, p.Keep, nil
 	return unshown
-}
-
-// Into has what is printed go to another writer, which leads to the same terminal, until
-// the returned function is called.
-func (p *Printer) Into(w io.Writer) (back func()) {
-	was := p.w
-	p.w = w
-	return func() { p.w = was }
 }
 
 // SetColor overrides whether tables are coloured.
@@ -235,7 +228,7 @@ func (p *Printer) Complain(m Mood, text string) error {
 	const who = "ringcli:"
 	lines := []string{who + " " + Tame(text)}
 	if width := p.width(); width > 0 {
-		lines = Folded(lines[0], width)
+		lines = configs.Folded(lines[0], width)
 	}
 	return p.Text(p.paint(m, who) + strings.TrimPrefix(strings.Join(lines, "\n"), who) + "\n")
 }
