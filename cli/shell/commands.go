@@ -107,9 +107,9 @@ What they have printed is what expect looks at then.`,
 			Name: "stop", Group: command.GroupShell, Where: command.Line, Own: true,
 			Summary: "Have a command in the background stop at its next boundary",
 			Long: `Asks a command in the background to stop at its next boundary, on all ranks
-together, which leaves the ring usable; cancel ends it at once. One that waits for
-its turn is taken out of the line; where no rank leads it stops when its turn
-comes, since other ranks have it in their lines, too.`,
+together, which leaves the ring usable; cancel ends it at once. One that waits
+for its turn is taken out of the line; where no rank leads it stops when its
+turn comes, since other ranks have it in their lines, too.`,
 			Args: "[JOB]", Words: []string{"1", "2"}, CheckArgs: checkJob("stop"),
 			Run: func(_ context.Context, s *session.Session, call command.Call) error {
 				return endJob(s, call, s.Jobs.Stop)
