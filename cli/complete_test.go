@@ -18,6 +18,7 @@ import (
 	"ringcli/cli/command"
 	"ringcli/cli/exit"
 	"ringcli/cli/schema"
+	"ringcli/cli/session"
 	"ringcli/cli/shell"
 )
 
@@ -359,7 +360,7 @@ func TestCompletionInTheShell(t *testing.T) {
 		{"rtr --side l", 11, []string{"left"}},
 		{"ping nothing", 5, nil},
 	} {
-		list, from := shell.Complete(testTable, c.line)
+		list, from := shell.Complete(session.New(nil, nil, nil, nil, nil), testTable, c.line)
 		var got []string
 		for _, candidate := range list {
 			if strings.HasPrefix(candidate.Text, c.line[c.from:]) {

@@ -23,7 +23,7 @@ func TestScriptsEndAsTheyShould(t *testing.T) {
 		t.Fatal(err)
 	}
 	odd := map[string]string{}
-	for name, text := range map[string]string{"unknown": "status\nal-reduce", "typed": "watch 1s ping", "open": "expect 'wrong == 0", "big": "all-reduce --size 900000G"} {
+	for name, text := range map[string]string{"unknown": "status\nal-reduce", "typed": "history", "open": "expect 'wrong == 0", "big": "all-reduce --size 900000G"} {
 		odd[name] = filepath.Join(dir, name+".ring")
 		deep := filepath.Join(dir, name+" deep.ring")
 		for file, text := range map[string]string{deep: text, odd[name]: "sleep 0s\nsource '" + deep + "'"} {
@@ -51,12 +51,12 @@ func TestScriptsEndAsTheyShould(t *testing.T) {
 		"files: a loop":       {script: "all-reduce --size 4K; source " + loop, code: exit.Usage, says: "a file cannot run itself"},
 		"files: none":         {script: "all-reduce --size 4K; source nowhere.ring", code: exit.Usage, says: "nowhere.ring"},
 		"files: unknown":      {script: "all-reduce --size 4K; source " + odd["unknown"], code: exit.Usage, says: `unknown command "al-reduce"`},
-		"files: typed":        {script: "all-reduce --size 4K; source " + odd["typed"], code: exit.Usage, says: "watch is for the shell"},
+		"files: typed":        {script: "all-reduce --size 4K; source " + odd["typed"], code: exit.Usage, says: "history is for the shell"},
 		"files: open":         {script: "all-reduce --size 4K; source " + odd["open"], code: exit.Usage, says: "opened and not closed"},
 		"files: too big":      {script: "all-reduce --size 4K; source " + odd["big"], code: exit.Usage, says: "need more than"},
 		"files: unknown name": {script: "source rack-check; quit", code: exit.Usage, says: "rack-check"},
 		"no such file":        {script: "source nowhere.ring", code: exit.Usage, says: "nowhere.ring"},
-		"only in a shell":     {script: "watch 1s ping", code: exit.Usage, says: "watch is for the shell: expected none in -c and -f"},
+		"only in a shell":     {script: "history", code: exit.Usage, says: "history is for the shell: expected none in -c and -f"},
 		"set":                 {script: "set protocol rendezvous-read; all-reduce --size 4K; expect protocol == rendezvous-read", runs: []string{"all-reduce"}},
 	} {
 		t.Run(name, func(t *testing.T) {

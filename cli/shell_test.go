@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bytes"
+	"errors"
 	"io"
 	"os"
 	"path/filepath"
@@ -132,12 +133,22 @@ func noEscapes(t *testing.T, what, text string) {
 func TestAShellInAPipe(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	code, stdout, stderr := typed(t, plainEnv(dir), `set protocol eager
+	transcript := filepath.Join(dir, "transcript")
+	init := filepath.Join(dir, "ringcli", "init.ring")
+	if err := errors.Join(os.MkdirAll(filepath.Dir(init), 0o755), os.WriteFile(init, []byte("# first\nset protocol eager\nalias check4 all-reduce --size 4K --check\nalias both 'all-gather --size 4K; check4'\n"), 0o644)); err != nil {
+		t.Fatal(err)
+	}
+	code, stdout, stderr := typed(t, plainEnv(dir), `transcript `+transcript+`
 show protocol
 connect   # all steps
-all-gather --size 4K; all-reduce --size 4K --check; expect wrong == 0
+both; expect wrong == 0
+timing on
+ping
+timing off
+alias
+transcript off
 set output json
-all-reduce --size 4K --check
+check4
 jobs
 quit
 all-reduce --size 1K`, "shell", "--index", "0", "--list", freshList(t, 1)[0])
@@ -145,13 +156,23 @@ all-reduce --size 1K`, "shell", "--index", "0", "--list", freshList(t, 1)[0])
 		t.Fatalf("exit code %d\n%s%s", code, stdout, stderr)
 	}
 	noEscapes(t, "stdout", stdout)
-	for _, want := range []string{`(?m)^protocol +set +eager`, `(?m)^all-reduce +\S+ +4096 .* 0$`, `(?m)^all-gather +\S+ +4096 `, `(?m)^\{"command":"all-reduce".*"wrong":0`} {
+	for _, want := range []string{`(?m)^protocol +set +eager`, `(?m)^all-reduce +\S+ +4096 .* 0$`, `(?m)^all-gather +\S+ +4096 `, `(?m)^check4 +all-reduce`, `(?m)^both +all-gather --size 4K; check4$`, `(?m)^\{"command":"all-reduce".*"wrong":0`, `(?m)^\(\d+\.\d{3} s\)$`} {
 		if !regexp.MustCompile(want).MatchString(stdout) {
 			t.Errorf("no %s in\n%s", want, stdout)
 		}
 	}
 	if regexp.MustCompile(`(?m)^(ring|no ring).*>`).MatchString(stdout) || strings.Contains(stdout, `"bytes":1024`) {
 		t.Errorf("a prompt, or what came after quit:\n%s", stdout)
+	}
+	text, err := os.ReadFile(transcript)
+	if err != nil {
+		t.Fatal(err)
+	}
+	noEscapes(t, "the transcript", string(text))
+	for _, want := range []string{"> connect", "both; expect wrong == 0", "all-reduce"} {
+		if !strings.Contains(string(text), want) {
+			t.Errorf("the transcript has no %q:\n%s", want, text)
+		}
 	}
 	if _, err := os.Stat(filepath.Join(dir, "ringcli", "history")); err == nil {
 		t.Error("lines that were not typed are in the history")

@@ -155,7 +155,7 @@ func TestLocalHasATokenOfItsOwn(t *testing.T) {
 	}
 }
 
-// The token is in none of what a ring leaves: arguments, output of any format,
+// The token is in none of what a ring leaves: arguments, output of any format, transcript,
 // history, traces, the flight recorder of a failure.
 func TestTokenIsInNothing(t *testing.T) {
 	t.Parallel()
@@ -170,7 +170,7 @@ func TestTokenIsInNothing(t *testing.T) {
 			follower.Env = append(follower.Env, env...)
 			follower.start(t)
 			p := pipeWith(t, append(env, "RINGCLI_TOKEN="+testSecret), append([]string{"shell", "--index", "0"}, args...)...)
-			for _, line := range []string{"connect", "all-reduce --size 4K --check", "show", "show token-file", "status", "qp", "counters", "trace show", "set token-file " + file, "show token-file", "reconnect", "ping", "help security"} {
+			for _, line := range []string{"transcript " + dir + "/transcript", "connect", "all-reduce --size 4K --check", "show", "show token-file", "status", "qp", "counters", "trace show", "history", "set token-file " + file, "show token-file", "reconnect", "ping", "help security"} {
 				p.line(line)
 			}
 			p.await(p.out, "A process of the same user can do", 1)
@@ -207,27 +207,45 @@ func TestTokenIsInNothing(t *testing.T) {
 					}
 				}
 			}
-			if !recorded {
-				t.Errorf("no record of the failure: %d files", len(kept)-4)
+			if kept[dir+"/transcript"] == "" || !recorded {
+				t.Errorf("no transcript, or no record of the failure: %d files", len(kept)-4)
 			}
 		})
 	}
 }
 
-// The token is in no environment: not of the process that was given it, nor of its ranks.
+// The token is in no environment, from the first moment on: not of the process that was given
+// it, nor of a program that this starts, nor of its ranks.
 func TestNoEnvironmentShowsTheToken(t *testing.T) {
 	t.Parallel()
-	p := pipeWith(t, []string{"RINGCLI_TOKEN=" + testSecret}, "local", "-n", "2", "--shell")
-	p.line("show protocol")
-	p.await(p.out, "auto", 1)
-	for _, pid := range append(childrenOf(t, p.Process.Pid, 1), p.Process.Pid) {
+	dir := t.TempDir()
+	seen := filepath.Join(dir, "seen")
+	script := "#!/bin/sh\nenv >" + seen + "\ntr '\\0' '\\n' </proc/$PPID/environ >>" + seen + "\necho end >>" + seen + "\n"
+	if err := os.WriteFile(filepath.Join(dir, "nft"), []byte(script), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	p := program(t, "doctor") // which asks nft for the rules of the firewall
+	p.Env = append(p.Env, "RINGCLI_TOKEN="+testSecret, "PATH="+dir+":"+os.Getenv("PATH"))
+	p.start(t)
+	p.end(t, hung) // with what it finds here
+	text, err := os.ReadFile(seen)
+	if err != nil || strings.Count(string(text), "PATH="+dir) < 2 || !strings.HasSuffix(string(text), "end\n") {
+		t.Errorf("nft saw %q, %v\n%s%s", text, err, &p.stdout, &p.stderr)
+	}
+	if strings.Contains(string(text), testSecret) {
+		t.Errorf("an environment shows the token:\n%s", text)
+	}
+	ring := pipeWith(t, []string{"RINGCLI_TOKEN=" + testSecret}, "local", "-n", "2", "--shell")
+	ring.line("show protocol")
+	ring.await(ring.out, "auto", 1)
+	for _, pid := range append(childrenOf(t, ring.Process.Pid, 1), ring.Process.Pid) {
 		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
 		if err != nil || !strings.Contains(string(text), "PATH=") || strings.Contains(string(text), testSecret) {
 			t.Errorf("process %d: an environment shows the token: %q, %v", pid, text, err)
 		}
 	}
-	if code := p.over(); code != exit.OK {
-		t.Errorf("exit code %d\n%s", code, p.err)
+	if code := ring.over(); code != exit.OK {
+		t.Errorf("exit code %d\n%s", code, ring.err)
 	}
 }
 

@@ -223,7 +223,8 @@ func TestTheWorkingDirectoryNamesNoSecret(t *testing.T) {
 	}
 }
 
-// Under a HOME of another user the shell writes no history there, through a symbolic link for example.
+// Under a HOME of another user the shell runs no lines of that user and writes no history
+// there, through a symbolic link for example.
 func TestAShellInAStrangersHome(t *testing.T) {
 	t.Parallel()
 	if os.Geteuid() != 0 {
@@ -231,6 +232,8 @@ func TestAShellInAStrangersHome(t *testing.T) {
 	}
 	home := folder(t, filepath.Join(openTemp(t), "home"), stranger, 0o755)
 	victim := owned(t, filepath.Join(openTemp(t), "victim"), "before\n", root, 0o644)
+	folder(t, home+"/.config/ringcli", stranger, 0o755)
+	owned(t, home+"/.config/ringcli/init.ring", "transcript "+home+"/marker\n", stranger, 0o644)
 	if err := os.Symlink(victim, folder(t, home+"/.local/state/ringcli", stranger, 0o755)+"/history"); err != nil {
 		t.Fatal(err)
 	}
@@ -240,8 +243,11 @@ func TestAShellInAStrangersHome(t *testing.T) {
 	p.Stdin = strings.NewReader("version\n")
 	p.start(t)
 	code, said := p.end(t, hung), p.stderr.String()
-	if code != exit.OK || strings.Count(said, "is not used: another user can change it") != 1 {
+	if code != exit.OK || strings.Count(said, "is not used: another user can change it") != 2 {
 		t.Errorf("exit code %d\n%s%s", code, &p.stdout, said)
+	}
+	if _, err := os.Stat(home + "/marker"); err == nil {
+		t.Error("the stranger's init file ran")
 	}
 	info, err := os.Stat(victim)
 	if text, _ := os.ReadFile(victim); err != nil || string(text) != "before\n" || info.Mode() != 0o644 {
@@ -256,7 +262,7 @@ func TestSecurityNamesWhatIsRead(t *testing.T) {
 	if !ok {
 		t.Fatal("there is no such page")
 	}
-	words := []string{"./ringcli.yaml", "~/.config/ringcli/config.yaml", "/etc/ringcli/config.yaml", configs.FileEnvVar, session.TokenVar, "ringcli/history", "table.json"}
+	words := []string{"./ringcli.yaml", "~/.config/ringcli/config.yaml", "/etc/ringcli/config.yaml", configs.FileEnvVar, session.TokenVar, "init.ring", "ringcli/history", "table.json"}
 	for _, s := range configs.Settings {
 		if s.Guarded != "" {
 			words = append(words, s.Name)

@@ -25,30 +25,8 @@ func Sample() string {
 		if s.Section != "" {
 			fmt.Fprintf(&b, "\n# --- %s %s\n", s.Section, strings.Repeat("-", 72-len(s.Section)))
 		}
-		usage := strings.ReplaceAll(s.FlagUsage(), "`", "")
-		comment := Folded(strings.ToUpper(usage[:1])+usage[1:]+".", sampleWidth)
-		fmt.Fprintf(&b, "\n# %s\n#%s: %s\n", strings.Join(comment, "\n# "), s.Name, cmp.Or(Value{Value: s.Default}.String(), `""`))
+		comment := cmp.Or(s.Comment, strings.ToUpper(s.Usage[:1])+s.Usage[1:]+".")
+		fmt.Fprintf(&b, "\n# %s\n#%s: %s\n", strings.ReplaceAll(comment, "\n", "\n# "), s.Name, cmp.Or(Value{Value: s.Default}.String(), `""`))
 	}
 	return b.String()
-}
-
-// sampleWidth is how wide the sample's comments are, in characters.
-const sampleWidth = 88
-
-// Folded breaks a text between words into lines of at most so many characters.
-func Folded(text string, width int) []string {
-	var lines []string
-	line := ""
-	for word := range strings.FieldsSeq(text) {
-		switch {
-		case line == "":
-			line = word
-		case len(line)+1+len(word) > width:
-			lines = append(lines, line)
-			line = "  " + word
-		default:
-			line += " " + word
-		}
-	}
-	return append(lines, line)
 }

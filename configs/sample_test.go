@@ -61,10 +61,3 @@ func write(t *testing.T, path, text string) string {
 	}
 	return path
 }
-
-func TestFolded(t *testing.T) {
-	got := Folded("one two three four", 9)
-	if want := []string{"one two", "  three", "  four"}; !slices.Equal(got, want) {
-		t.Errorf("got %q", got)
-	}
-}

@@ -28,7 +28,7 @@ func TestMain(m *testing.M) {
 // demo runs a shell on the process's streams.
 func demo(history string) int {
 	h := &demoHost{}
-	s, err := New(Options{Host: h, HistoryFile: history,
+	s, err := New(Options{Host: h, HistoryFile: history, Init: os.Getenv("REPL_TEST_INIT"),
 		Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr,
 		OnError: func(err error) { _, _ = fmt.Fprintln(h.shell.Err(), err) },
 		Interrupt: func(n int, cancel func()) {
@@ -41,6 +41,7 @@ func demo(history string) int {
 	}
 	s.patience = time.Second
 	h.shell = s
+	_ = s.Alias("say", "echo") // it is a name
 	if err := s.Run(context.Background()); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 4
@@ -156,6 +157,11 @@ func (h *demoHost) one(ctx context.Context, command string) error {
 			return err
 		}
 		return h.shell.Watch(ctx, d, line)
+	case "transcript":
+		return h.shell.SetTranscript(rest)
+	case "timing":
+		h.shell.SetTiming(rest == "on")
+		return nil
 	case "wait":
 		ended, err := h.shell.Jobs().Wait(ctx, 0)
 		for _, j := range ended {

@@ -110,6 +110,13 @@ func newTypist(t *testing.T, o Options, typed bool) *typist {
 	return p
 }
 
+func (p *typist) alias(t *testing.T, name, text string) {
+	t.Helper()
+	if err := p.Alias(name, text); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // run types lines and then Ctrl-D, and returns what was printed and reported.
 func (p *typist) run(t *testing.T, lines ...string) (out string, errs []error) {
 	t.Helper()

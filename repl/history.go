@@ -1,6 +1,7 @@
 package repl
 
 import (
+	"bufio"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -8,6 +9,9 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // history is the lines that were typed, oldest first, each once. Only the
@@ -19,29 +23,82 @@ type history struct {
 	warned bool
 }
 
-// load reads the file, if there is one, and shortens it if it has become too long. A line
-// that another shell appends meanwhile may be lost.
+// load reads the file, if there is one, and shortens it if it has become too
+// long.
 func (h *history) load() error {
-	info, err := os.Stat(h.path)
-	if h.path == "" || errors.Is(err, fs.ErrNotExist) {
+	if h.path == "" {
 		return nil
 	}
-	if err != nil || !info.Mode().IsRegular() {
+	f, err := h.open(os.O_RDWR)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
 		return h.warn(err)
 	}
-	text, err := os.ReadFile(h.path)
+	defer func() { _ = f.Close() }() // each write was checked
 	all := 0
-	for line := range strings.Lines(string(text)) {
-		h.push(line)
+	scanner := bufio.NewScanner(f)
+	scanner.Buffer(nil, 1<<20)
+	for scanner.Scan() {
+		h.push(scanner.Text())
 		all++
 	}
-	if err == nil && info.Mode().Perm()&0o077 != 0 {
-		err = os.Chmod(h.path, 0o600)
+	if err := scanner.Err(); err != nil {
+		return h.warn(err)
 	}
-	if err == nil && all > 2*h.limit {
-		err = os.WriteFile(h.path, []byte(strings.Join(h.lines, "\n")+"\n"), 0o600)
+	info, err := f.Stat()
+	if err != nil || !info.Mode().IsRegular() || all <= 2*h.limit {
+		return h.warn(err)
 	}
+	// In place and under the lock, so that another shell which appends has
+	// the same file.
+	text := strings.Join(h.lines, "\n") + "\n"
+	if err := f.Truncate(0); err != nil {
+		return h.warn(err)
+	}
+	_, err = f.WriteAt([]byte(text), 0)
 	return h.warn(err)
+}
+
+// open opens the file and locks it until it is closed: shells of several ranks
+// may share one.
+func (h *history) open(flags int) (*os.File, error) {
+	f, err := os.OpenFile(h.path, flags|unix.O_CLOEXEC, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	info, err := f.Stat()
+	if err == nil && info.Mode().IsRegular() {
+		if info.Mode().Perm()&0o077 != 0 {
+			err = f.Chmod(0o600)
+		}
+		if err == nil {
+			err = lock(f)
+		}
+	}
+	if err != nil {
+		_ = f.Close()
+		return nil, err
+	}
+	return f, nil
+}
+
+// lockPatience is how long another process may have the file: it does for one
+// write, unless it was stopped in it.
+const lockPatience = time.Second
+
+// lock locks a file until it is closed. A file system without locks is used
+// without.
+func lock(f *os.File) error {
+	for begun := time.Now(); ; time.Sleep(time.Millisecond) {
+		switch err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); {
+		case !errors.Is(err, unix.EWOULDBLOCK):
+			return nil
+		case time.Since(begun) > lockPatience:
+			return fmt.Errorf("%s has been locked by another process for %s; is a shell that uses it stopped?", f.Name(), lockPatience)
+		}
+	}
 }
 
 // add remembers a line, here and in the file, which is left alone after the
@@ -57,8 +114,7 @@ func (h *history) add(line string) error {
 	if err := os.MkdirAll(filepath.Dir(h.path), 0o700); err != nil {
 		return h.warn(err)
 	}
-	// Shells of several ranks may share the file: each appends a line with one write.
-	f, err := os.OpenFile(h.path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+	f, err := h.open(os.O_APPEND | os.O_CREATE | os.O_WRONLY)
 	if err != nil {
 		return h.warn(err)
 	}

@@ -77,3 +77,25 @@ func TestHistoryFailsOnce(t *testing.T) {
 		t.Errorf("/dev/null has changed: %v, %v", info.Mode(), err)
 	}
 }
+
+// A shell that was stopped while it had the file keeps nobody from going on.
+func TestHistoryIsLocked(t *testing.T) {
+	t.Parallel() // it waits
+	path := filepath.Join(t.TempDir(), "history")
+	other := history{path: path, limit: 3}
+	f, err := other.open(os.O_CREATE | os.O_RDWR)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = f.Close() }()
+	h := history{path: path, limit: 3}
+	if err := h.add("a"); err == nil || !strings.Contains(err.Error(), "locked by another process") {
+		t.Errorf("%v: expected that the file is locked", err)
+	}
+	if err := h.add("b"); err != nil || !slices.Equal(h.lines, []string{"a", "b"}) {
+		t.Errorf("%q, %v: expected both lines and no second error", h.lines, err)
+	}
+	if text, err := os.ReadFile(path); err != nil || len(text) > 0 {
+		t.Errorf("the file has %q, %v", text, err)
+	}
+}

@@ -1,11 +1,15 @@
 package repl
 
-import "testing"
+import (
+	"reflect"
+	"testing"
+)
 
 // lexed is what the shell asks of a line.
 type lexed struct {
-	jobs string // of each command whether it is one, and - for an & without a command
-	open bool
+	starts []int
+	jobs   string // of each command whether it is one, and - for an & without a command
+	open   bool
 }
 
 func TestScan(t *testing.T) {
@@ -13,28 +17,28 @@ func TestScan(t *testing.T) {
 		line string
 		want lexed
 	}{
-		{"", lexed{"", false}},
-		{"a b", lexed{".", false}},
-		{" a; b ;c", lexed{"...", false}},
-		{"a ';' b", lexed{".", false}},
-		{"a &", lexed{"&", false}},
-		{"a& # why", lexed{"&", false}},
-		{"a&# why", lexed{"&", false}},
-		{"a '&'", lexed{".", false}},
-		{`a \&`, lexed{".", false}},
-		{"a & b", lexed{"&.", false}},
-		{"a &; b&\nc", lexed{"&&.", false}},
-		{"a&b &c", lexed{".", false}},
-		{"&", lexed{"-", false}},
-		{"a; & b", lexed{"..-", false}},
-		{"a & &", lexed{"&-", false}},
-		{"a # 'b", lexed{".", false}},
-		{"a#b c", lexed{".", false}},
-		{"a 'b", lexed{".", true}},
-		{`a "b\"`, lexed{".", true}},
-		{`a "b\\"`, lexed{".", false}},
-		{`a \`, lexed{".", true}},
-		{"a # x\nb", lexed{"..", false}},
+		{"", lexed{nil, "", false}},
+		{"a b", lexed{[]int{0}, ".", false}},
+		{" a; b ;c", lexed{[]int{1, 4, 7}, "...", false}},
+		{"a ';' b", lexed{[]int{0}, ".", false}},
+		{"a &", lexed{[]int{0}, "&", false}},
+		{"a& # why", lexed{[]int{0}, "&", false}},
+		{"a&# why", lexed{[]int{0}, "&", false}},
+		{"a '&'", lexed{[]int{0}, ".", false}},
+		{`a \&`, lexed{[]int{0}, ".", false}},
+		{"a & b", lexed{[]int{0, 4}, "&.", false}},
+		{"a &; b&\nc", lexed{[]int{0, 5, 8}, "&&.", false}},
+		{"a&b &c", lexed{[]int{0}, ".", false}},
+		{"&", lexed{nil, "-", false}},
+		{"a; & b", lexed{[]int{0, 5}, "..-", false}},
+		{"a & &", lexed{[]int{0}, "&-", false}},
+		{"a # 'b", lexed{[]int{0}, ".", false}},
+		{"a#b c", lexed{[]int{0}, ".", false}},
+		{"a 'b", lexed{[]int{0}, ".", true}},
+		{`a "b\"`, lexed{[]int{0}, ".", true}},
+		{`a "b\\"`, lexed{[]int{0}, ".", false}},
+		{`a \`, lexed{[]int{0}, ".", true}},
+		{"a # x\nb", lexed{[]int{0, 6}, "..", false}},
 	} {
 		l := Lex(c.line)
 		jobs := ""
@@ -44,8 +48,41 @@ func TestScan(t *testing.T) {
 		if l.Nothing {
 			jobs += "-"
 		}
-		if got := (lexed{jobs, l.Open != 0}); got != c.want {
+		if got := (lexed{l.starts, jobs, l.Open != 0}); !reflect.DeepEqual(got, c.want) {
 			t.Errorf("%q: got %+v, want %+v", c.line, got, c.want)
 		}
+	}
+}
+
+func TestExpand(t *testing.T) {
+	s := &Shell{aliases: map[string]string{
+		"ar": "all-reduce", "big": "ar --size 1G", "a": "b x", "b": "a y", "self": "self again", "both": "ar; big",
+	}}
+	for line, want := range map[string]string{
+		"ar":                   "all-reduce",
+		"  ar --check; big;ar": "  all-reduce --check; all-reduce --size 1G;all-reduce",
+		"echo ar":              "echo ar",
+		"'ar'":                 "'ar'",
+		"ara":                  "ara",
+		"a":                    "a y x",
+		"self":                 "self again",
+		"both":                 "all-reduce; all-reduce --size 1G",
+		"ar&":                  "all-reduce&",
+		"# ar":                 "# ar",
+	} {
+		if got := s.expand(line); got != want {
+			t.Errorf("%q: got %q, want %q", line, got, want)
+		}
+	}
+	for _, name := range []string{"", "a b", "a;b", "'a'", "#"} {
+		if s.Alias(name, "x") == nil {
+			t.Errorf("the name %q was taken", name)
+		}
+	}
+	if s.Alias("x", " ") == nil || s.Unalias("none") {
+		t.Error("an alias of nothing, or one that is not, was taken")
+	}
+	if !s.Unalias("ar") || s.Aliases()["ar"] != "" {
+		t.Errorf("alias ar is left: %v", s.Aliases())
 	}
 }

@@ -36,7 +36,7 @@ func TestPipe(t *testing.T) {
 		stderr string
 	}{
 		{"", nil, 0, "", ""},
-		{"echo a\r\n\n# no\necho b", nil, 0, "a\nb\n", ""},
+		{"echo a\r\n\n# no\nsay b", nil, 0, "a\nb\n", ""},
 		{"echo 'a\nb'\n", nil, 0, "'a\nb'\n", ""},
 		{"error\necho a\n", nil, 2, "", "this failed\n"},
 		{"echo a\nquit\necho b\n", nil, 0, "a\n", ""},

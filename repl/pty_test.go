@@ -7,7 +7,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"sync"
 	"syscall"
@@ -343,15 +342,12 @@ func TestOutputDuringEditing(t *testing.T) {
 		t.Errorf("ran %s", got)
 	}
 	for line := range strings.SplitSeq(p.shown(), "\n") {
-		text := escapes.ReplaceAllString(line, "")
+		text := string(plainText([]byte(line)))
 		if at := strings.Index(text, "<trace"); at >= 0 && !strings.HasSuffix(strings.TrimRight(text, "\r"), ">") {
 			t.Errorf("a line was cut: %q", line)
 		}
 	}
 }
-
-// escapes are ECMA-48's: CSI up to its final byte, and ESC with one character.
-var escapes = regexp.MustCompile(`\x1b(\[[^@-~]*[@-~]?|.)?`)
 
 func TestCompletionOnATerminal(t *testing.T) {
 	p := newPTY(t)

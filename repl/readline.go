@@ -7,7 +7,6 @@ import (
 	"io"
 	"os"
 	"os/signal"
-	"regexp"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -227,7 +226,8 @@ func (e *lineEditor) refresh() {
 	}
 	if text := e.shell.screen.take(); len(text) > 0 {
 		e.above(string(text))
-		e.rl.SetPrompt(e.fitting(e.shell.prompt())) // what has come may have changed it
+		prompt, _ := e.shell.prompt()
+		e.rl.SetPrompt(e.fitting(prompt)) // what has come may have changed it
 	}
 }
 
@@ -313,8 +313,5 @@ func (u upward) Write(b []byte) (int, error) {
 
 // columns is the width of a prompt, which may hold colours.
 func columns(prompt string) int {
-	return utf8.RuneCountInString(strings.TrimSpace(colours.ReplaceAllString(prompt, ""))) + 1
+	return utf8.RuneCountInString(strings.TrimSpace(string(plainText([]byte(prompt))))) + 1
 }
-
-// colours are what Mood.paint adds to a prompt.
-var colours = regexp.MustCompile(`\x1b\[\d*m`)

@@ -1,5 +1,6 @@
 // Package repl is the mechanism of an interactive shell: prompt, line editing,
-// history, completion, files of commands, background jobs and what Ctrl-C does. It knows no command; those are its Host's.
+// history, completion, aliases, files of commands, transcripts, background jobs
+// and what Ctrl-C does. It knows no command; those are its Host's.
 //
 // On a terminal lines are edited with readline. Where there is none, or TERM is
 // dumb, lines are read as they come and nothing but the commands' output is
@@ -29,7 +30,7 @@ type Host interface {
 	Complete(line string, pos int) (candidates []Candidate, from int)
 	// Repeatable tells whether Enter on an empty line may run line again.
 	Repeatable(line string) bool
-	// Secret tells whether line must stay out of the history.
+	// Secret tells whether line must stay out of history and transcripts.
 	Secret(line string) bool
 }
 
@@ -60,6 +61,7 @@ type Options struct {
 	Stderr io.Writer
 
 	HistoryFile string // "" keeps history in memory
+	Init        string // a file that is run first; it may be missing
 
 	// OnError is told each error of a line or the shell itself.
 	OnError func(error)

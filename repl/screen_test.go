@@ -2,8 +2,10 @@ package repl
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -130,6 +132,63 @@ func TestWholeLines(t *testing.T) {
 		var w, i int
 		if _, e := fmt.Sscanf(line, "%d line %d\n", &w, &i); e != nil {
 			t.Errorf("%q: %v", line, e)
+		}
+	}
+}
+
+func TestTranscript(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "log")
+	p := newTypist(t, Options{}, true)
+	output := map[string]string{
+		"color":  "\x1b[32mgreen\x1b[0m, \x1b]0;title\x07\x1b]8;;link\x1b\\text\n",
+		"part":   "no newline",
+		"status": "\r1/2\r2/2\r   \rdone\r\n\r1/2",
+		"secret": "hidden\n",
+	}
+	p.Shell.host = runner(func(_ context.Context, line string) error {
+		if name, isFile := strings.CutPrefix(line, "transcript "); isFile {
+			return p.SetTranscript(name)
+		}
+		_, err := p.Out().Write([]byte(output[line]))
+		return err
+	})
+	if _, errs := p.run(t, "part", "transcript "+path, "color", "part", "status", "color", "transcript "+path, "part"); errs != nil {
+		t.Errorf("reported %v", errs)
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for line := range strings.Lines(string(text)) {
+		if strings.HasPrefix(line, "# transcript ") {
+			line = line[:strings.LastIndexByte(line, ' ')] + "\n" // without the time
+		}
+		got = append(got, line)
+	}
+	want := `# transcript begins
+> color
+green, text
+> part
+no newline
+> status
+done
+1/2
+> color
+green, text
+> transcript ` + path + `
+# transcript ends
+# transcript begins
+> part
+no newline
+# transcript ends
+`
+	if text := strings.Join(got, ""); text != want {
+		t.Errorf("transcript:\n%s\nwant:\n%s", text, want)
+	}
+	for _, path := range []string{t.TempDir(), "/nowhere/log"} {
+		if err := p.SetTranscript(path); err == nil {
+			t.Errorf("%s was taken for a transcript", path)
 		}
 	}
 }

@@ -5,11 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"os/signal"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -30,6 +32,7 @@ type Shell struct {
 	onTerminal  io.Writer // where the prompt is; nil if there is none
 	interactive bool      // lines are typed on a terminal
 	color       bool
+	timing      atomic.Bool // the time that a line took is printed after it
 
 	jobs *Jobs // its own lock
 
@@ -40,6 +43,7 @@ type Shell struct {
 
 	mu      sync.Mutex // guards what follows
 	history history
+	aliases map[string]string
 	last    error       // of the last line
 	front   *foreground // what Ctrl-C is for; nil: the editor
 }
@@ -56,6 +60,7 @@ func New(o Options) (*Shell, error) {
 		exit:     os.Exit,
 		patience: leaveAfter,
 		jobs:     NewJobs(context.Background()),
+		aliases:  map[string]string{},
 		history:  history{path: o.HistoryFile, limit: historyLimit},
 	}
 	s.quit, s.quitNow = context.WithCancel(context.Background())
@@ -106,7 +111,7 @@ func (s *Shell) openTerminal() error {
 	return nil
 }
 
-// Run runs lines until Quit, Ctrl-D or the end of the
+// Run runs the init file and then lines until Quit, Ctrl-D or the end of the
 // input, or, where lines are not typed on a terminal, the first that fails (see
 // LastError). It then stops the jobs; where lines are not typed and none has failed it waits
 // for them before. It returns the context's cause if that
@@ -136,14 +141,16 @@ func (s *Shell) Run(ctx context.Context) (err error) {
 		}
 		s.editor.SetHistory(s.History())
 	}
-	err = s.loop(ctx)
+	if s.runInit(ctx) {
+		err = s.loop(ctx)
+	}
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
 	return err
 }
 
-// close ends the jobs and the editor.
+// close ends the jobs, and transcript and editor.
 func (s *Shell) close(ctx context.Context) error {
 	if !s.interactive && s.LastError() == nil && ctx.Err() == nil {
 		s.done(s.foreground(ctx, "wait", s.waitJobs))
@@ -151,7 +158,7 @@ func (s *Shell) close(ctx context.Context) error {
 	if err := s.jobs.StopAll(); err != nil {
 		s.options.OnError(err)
 	}
-	return s.editor.Close()
+	return errors.Join(s.SetTranscript(""), s.editor.Close())
 }
 
 // waitJobs waits for the jobs. That one has failed was told when it ended.
@@ -169,6 +176,23 @@ func (s *Shell) waitJobs(ctx context.Context) error {
 // Jobs are the commands in the background, which end with the shell.
 func (s *Shell) Jobs() *Jobs { return s.jobs }
 
+// runInit tells whether to go on.
+func (s *Shell) runInit(ctx context.Context) bool {
+	if s.options.Init == "" {
+		return true
+	}
+	text, name, err := ReadFile(s.options.Init)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return true
+	case err != nil:
+		return s.done(err)
+	}
+	return s.done(s.foreground(ctx, s.options.Init, func(ctx context.Context) error {
+		return s.source(ctx, s.options.Init, name, text, false)
+	}))
+}
+
 // loop reads and runs lines.
 func (s *Shell) loop(ctx context.Context) error {
 	editing, stop := context.WithCancelCause(ctx)
@@ -177,7 +201,7 @@ func (s *Shell) loop(ctx context.Context) error {
 	cleared := 0 // Ctrl-C on an empty line, in a row
 	last := ""
 	for ctx.Err() == nil && s.quit.Err() == nil {
-		line, err := s.readLine(editing)
+		prompt, line, err := s.readLine(editing)
 		switch {
 		case s.quit.Err() != nil || ctx.Err() != nil || errors.Is(err, io.EOF):
 			return nil
@@ -204,9 +228,9 @@ func (s *Shell) loop(ctx context.Context) error {
 			}
 			text = last
 		}
-		s.remember(line, text)
+		s.remember(prompt, line, text)
 		last = text
-		if !s.done(s.foreground(ctx, text, func(ctx context.Context) error { return s.run(ctx, text) })) {
+		if !s.done(s.foreground(ctx, text, func(ctx context.Context) error { return s.line(ctx, text) })) {
 			return nil
 		}
 	}
@@ -215,10 +239,11 @@ func (s *Shell) loop(ctx context.Context) error {
 
 // readLine reads a line, and what it goes on with where a quote is open, unless
 // it is typed: then the Host says what is wrong with it.
-func (s *Shell) readLine(ctx context.Context) (line string, err error) {
+func (s *Shell) readLine(ctx context.Context) (prompt, line string, err error) {
+	shown, prompt := s.prompt()
 	s.screen.edit(s.onTerminal)
 	defer func() { s.screen.edited(s.onTerminal) }()
-	line, err = s.editor.ReadLine(ctx, s.prompt())
+	line, err = s.editor.ReadLine(ctx, shown)
 	for err == nil && !s.interactive && Lex(line).Open != 0 {
 		var more string
 		if more, err = s.editor.ReadLine(ctx, ""); err == nil {
@@ -228,17 +253,17 @@ func (s *Shell) readLine(ctx context.Context) (line string, err error) {
 	if errors.Is(err, io.EOF) && line != "" {
 		err = nil // the Host says what is missing
 	}
-	return line, err
+	return prompt, line, err
 }
 
-// prompt is the Host's prompt as it is shown.
-func (s *Shell) prompt() string {
+// prompt is the Host's prompt, as it is shown and without colours.
+func (s *Shell) prompt() (shown, plain string) {
 	text, mood := s.host.Prompt()
 	text = strings.TrimRight(text, " ")
 	if s.color {
-		text = mood.paint(text)
+		return mood.paint(text) + " ", text + " "
 	}
-	return text + " "
+	return text + " ", text + " "
 }
 
 // paint colours text (ECMA-48, select graphic rendition).
@@ -250,10 +275,15 @@ func (m Mood) paint(text string) string {
 	return "\x1b[" + code + "m" + text + "\x1b[0m"
 }
 
-// remember puts a line into the history. As in other shells, one that begins with a space
-// is not remembered.
-func (s *Shell) remember(line, text string) {
-	if !s.interactive || strings.HasPrefix(line, " ") || s.host.Secret(text) {
+// remember puts a line into transcript and history. As in other shells, one that
+// begins with a space is not remembered.
+func (s *Shell) remember(prompt, line, text string) {
+	if s.secret(text) {
+		s.typed(prompt, "(left out)")
+		return
+	}
+	s.typed(prompt, text)
+	if !s.interactive || strings.HasPrefix(line, " ") {
 		return
 	}
 	s.mu.Lock()
@@ -264,6 +294,9 @@ func (s *Shell) remember(line, text string) {
 		s.options.OnError(err)
 	}
 }
+
+// secret asks the Host also about what the aliases of a line stand for.
+func (s *Shell) secret(line string) bool { return s.host.Secret(line) || s.host.Secret(s.expand(line)) }
 
 // done keeps and reports what a line ended with, and tells whether to go on.
 func (s *Shell) done(err error) bool {

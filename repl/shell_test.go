@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -15,7 +16,8 @@ import (
 
 func TestTypedLines(t *testing.T) {
 	p := newTypist(t, Options{}, true)
-	out, errs := p.run(t, "echo a", "error", "  echo said b ", "# nothing", "part c", "echo d")
+	p.alias(t, "say", "echo said")
+	out, errs := p.run(t, "echo a", "error", "  say b ", "# nothing", "part c", "echo d")
 	if want := "a\nsaid b\nc\nd\n"; out != want {
 		t.Errorf("printed %q, want %q", out, want)
 	}
@@ -25,7 +27,9 @@ func TestTypedLines(t *testing.T) {
 	if p.LastError() != nil {
 		t.Errorf("the last line did not fail, but LastError is %v", p.LastError())
 	}
-	p.prompt(t)
+	if p.prompt(t); p.timing.Load() {
+		t.Error("timing is on")
+	}
 }
 
 // prompt checks that the first prompt was the host's.
@@ -55,8 +59,8 @@ func TestColouredPrompt(t *testing.T) {
 
 func TestEnterRepeats(t *testing.T) {
 	p := newTypist(t, Options{}, true)
-	p.run(t, "", "echo a", "", "", "token", "")
-	if got, want := p.host.ran(), []string{"echo a", "echo a", "echo a", "token"}; !slices.Equal(got, want) {
+	p.run(t, "", "echo a", "", "", "timing off", "")
+	if got, want := p.host.ran(), []string{"echo a", "echo a", "echo a", "timing off"}; !slices.Equal(got, want) {
 		t.Errorf("ran %q, want %q", got, want)
 	}
 	p = newTypist(t, Options{}, false)
@@ -141,19 +145,36 @@ func TestCtrlCWhileEditing(t *testing.T) {
 }
 
 func TestSecretsAreLeftOut(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "deep", "history")
+	dir := t.TempDir()
+	log, file := filepath.Join(dir, "log"), filepath.Join(dir, "deep", "history")
 	p := newTypist(t, Options{HistoryFile: file}, true)
-	if _, errs := p.run(t, "token x123", " echo unseen", "echo a"); errs != nil {
+	p.alias(t, "key", "token")
+	_, errs := p.run(t, "transcript "+log, "token x123", "key x123", " echo unseen", "echo a")
+	if errs != nil {
 		t.Fatal(errs)
 	}
-	if text, err := os.ReadFile(file); err != nil || string(text) != "echo a\n" {
-		t.Errorf("%s: %q, %v", file, text, err)
+	for _, path := range []string{log, file} {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if strings.Contains(string(text), "x123") || !strings.Contains(string(text), "echo a") {
+			t.Errorf("%s: %q", path, text)
+		}
 	}
-	if got := p.History(); !slices.Equal(got, []string{"echo a"}) {
+	if got := p.History(); !slices.Equal(got, []string{"transcript " + log, "echo a"}) {
 		t.Errorf("history %q", got)
 	}
 	if got := p.editor.history; !slices.Equal(got, p.History()) {
 		t.Errorf("the editor has the history %q", got)
+	}
+}
+
+func TestTiming(t *testing.T) {
+	p := newTypist(t, Options{}, true)
+	out, _ := p.run(t, "timing on", "echo a")
+	if before, after, ok := strings.Cut(out, "a\n("); !ok || !strings.HasPrefix(before, "(0.0") || !strings.HasSuffix(after, " s)\n") {
+		t.Errorf("printed %q", out)
 	}
 }
 
@@ -167,6 +188,9 @@ func TestNew(t *testing.T) {
 	s, err := New(Options{Host: &demoHost{}, Stdin: devNull(t), Stdout: io.Discard, Stderr: io.Discard})
 	if err != nil {
 		t.Fatal(err)
+	}
+	if s.Alias("a b", "c") == nil {
+		t.Error("an alias of two words")
 	}
 	if trace.IsTerminal(s.Out()) || s.Interactive() {
 		t.Error("a buffer is taken for a terminal")

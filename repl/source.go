@@ -46,6 +46,10 @@ func ReadFile(path string) (text, name string, err error) {
 // line ends neither within quotes nor after a \. What it runs may call
 // it again under the context that its line was given; name is the file's for Within.
 func (s *Shell) Source(ctx context.Context, path, name, text string) error {
+	return s.source(ctx, path, name, text, true)
+}
+
+func (s *Shell) source(ctx context.Context, path, name, text string, echo bool) error {
 	ctx, err := Within(ctx, path, name)
 	if err != nil {
 		return err
@@ -60,12 +64,12 @@ func (s *Shell) Source(ctx context.Context, path, name, text string) error {
 		if line = strings.TrimSpace(line); line == "" {
 			continue
 		}
-		shown := line
-		if s.host.Secret(line) {
-			shown = "(left out)"
+		if echo && !s.secret(line) {
+			_, _ = fmt.Fprintln(s.out, "> "+line)
+		} else if echo {
+			_, _ = fmt.Fprintln(s.out, "> (left out)")
 		}
-		_, _ = fmt.Fprintln(s.out, "> "+shown)
-		if err := s.run(ctx, line); err != nil {
+		if err := s.line(ctx, line); err != nil {
 			return fmt.Errorf("%s:%d: %w", path, at, err)
 		}
 		if ctx.Err() != nil {
@@ -78,12 +82,21 @@ func (s *Shell) Source(ctx context.Context, path, name, text string) error {
 	return nil
 }
 
-// run runs a line that is not empty, nor a comment.
-func (s *Shell) run(ctx context.Context, line string) error {
-	if lexed := Lex(line); len(lexed.Commands) == 0 && !lexed.Nothing {
+// SetTiming switches whether the time that a line took is printed after it.
+func (s *Shell) SetTiming(on bool) { s.timing.Store(on) }
+
+// line runs a line as it was typed.
+func (s *Shell) line(ctx context.Context, text string) error {
+	text = s.expand(text)
+	if lexed := Lex(text); len(lexed.starts) == 0 && !lexed.Nothing {
 		return nil
 	}
-	return s.host.Run(ctx, line)
+	begun := time.Now()
+	err := s.host.Run(ctx, text)
+	if s.timing.Load() {
+		_, _ = fmt.Fprintf(s.out, "(%.3f s)\n", time.Since(begun).Seconds())
+	}
+	return err
 }
 
 // watchFloor is the shortest interval of a Watch: shorter ones measure the
@@ -97,9 +110,9 @@ func (s *Shell) Watch(ctx context.Context, every time.Duration, line string) err
 	if every < watchFloor {
 		return fmt.Errorf("watch every %s: expected %s or more", every, watchFloor)
 	}
-	line = strings.TrimSpace(line)
+	line = strings.TrimSpace(s.expand(line))
 	switch lexed := Lex(line); {
-	case len(lexed.Commands) == 0:
+	case len(lexed.starts) == 0:
 		return fmt.Errorf("watch every %s: expected a command after the interval", every)
 	case lexed.hasJob():
 		return fmt.Errorf("watch %q: no command in it can end in &; to watch in the background, quote it and put the & after the quotes", line)

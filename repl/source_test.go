@@ -21,10 +21,11 @@ func script(t *testing.T, dir, name string, lines ...string) string {
 
 func TestSource(t *testing.T) {
 	dir := t.TempDir()
-	path := script(t, dir, "a", "# first", "", "echo a\r", "echo 'two", "lines'", "token x123", "error", "echo never")
+	path := script(t, dir, "a", "# first", "", "say a\r", "echo 'two", "lines'", "token x123", "error", "echo never")
 	p := newTypist(t, Options{}, true)
+	p.alias(t, "say", "echo")
 	out, errs := p.run(t, "source "+path)
-	if want := "> # first\n> echo a\na\n> echo 'two\nlines'\n'two\nlines'\n> (left out)\n> error\n"; out != want {
+	if want := "> # first\n> say a\na\n> echo 'two\nlines'\n'two\nlines'\n> (left out)\n> error\n"; out != want {
 		t.Errorf("printed %q, want %q", out, want)
 	}
 	if len(errs) != 1 || errs[0].Error() != path+":7: this failed" {
@@ -78,5 +79,27 @@ func TestSourceStops(t *testing.T) {
 	p = newTypist(t, Options{}, true)
 	if out, _ := p.run(t, "source "+script(t, dir, "b", "quit", "echo never"), "echo never"); strings.Contains(out, "\nnever") {
 		t.Errorf("went on after quit: %q", out)
+	}
+}
+
+func TestInit(t *testing.T) {
+	dir := t.TempDir()
+	for _, c := range []struct {
+		name, init string
+		typed      bool
+		out        string
+		errs       int
+	}{
+		{"missing", filepath.Join(dir, "none"), true, "line\n", 0},
+		{"quiet", script(t, dir, "good", "echo init"), true, "init\nline\n", 0},
+		{"fails, typed", script(t, dir, "bad", "echo init", "error"), true, "init\nline\n", 1},
+		{"fails, script", script(t, dir, "bad", "echo init", "error"), false, "init\n", 1},
+		{"names what is missing", script(t, dir, "refers", "source "+dir+"/none"), true, "line\n", 1},
+	} {
+		p := newTypist(t, Options{Init: c.init}, c.typed)
+		out, errs := p.run(t, "echo line")
+		if out != c.out || len(errs) != c.errs {
+			t.Errorf("%s: printed %q, reported %v", c.name, out, errs)
+		}
 	}
 }

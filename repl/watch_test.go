@@ -7,7 +7,8 @@ import (
 
 func TestWatch(t *testing.T) {
 	p := newTypist(t, Options{}, true)
-	p.editor.typed <- entry{"watch 100ms echo seen", nil}
+	p.alias(t, "say", "echo")
+	p.editor.typed <- entry{"watch 100ms say seen", nil}
 	p.editor.typed <- entry{"echo after", nil}
 	close(p.editor.typed)
 	ended := p.start(t)

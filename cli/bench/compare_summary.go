@@ -177,8 +177,8 @@ func (c ComparisonSummary) Lines() []render.Line {
 		notes = append(notes, label+a.name+" "+render.Figure(a.BusBW)+c.percent(a.BusBW))
 		label = strings.Repeat(" ", len(label))
 	}
-	ahead := configs.Folded(stretchWords(c.Ahead, "is ahead"), 78)
-	auto := configs.Folded("auto: "+stretchWords(c.Auto, "is taken"), 78)
+	ahead := render.Folded(stretchWords(c.Ahead, "is ahead"), 78)
+	auto := render.Folded("auto: "+stretchWords(c.Auto, "is taken"), 78)
 	lines := wrongLines(c.Wrong)
 	for _, text := range notes {
 		lines = append(lines, render.Line{Text: text})

@@ -200,7 +200,7 @@ func possible(m *session.Member, s *session.Session, o operation, list Variants)
 	case len(left) == 1:
 		text = "left out: " + last.Error()
 	}
-	if err := s.Out.Notes(render.Faint, configs.Folded(text, 78)...); err != nil {
+	if err := s.Out.Notes(render.Faint, render.Folded(text, 78)...); err != nil {
 		return nil, err
 	}
 	return can, nil

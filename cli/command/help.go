@@ -10,9 +10,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"ringcli/cli/exit"
+	"ringcli/cli/render"
 	"ringcli/cli/session"
 	"ringcli/cli/topics"
-	"ringcli/configs"
 	"ringcli/configs/codes"
 )
 
@@ -96,7 +96,7 @@ func aboutFailure(f codes.Failure) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s: %s (exit code %s)\n", f.Code, f.What, f.Exit())
 	for _, part := range [][2]string{{"Named", f.Named}, {"Cause", f.Cause}, {"Cure", f.Cure}} {
-		fmt.Fprintf(&b, "\n%s\n", strings.Join(configs.Folded(part[0]+": "+part[1], 80), "\n"))
+		fmt.Fprintf(&b, "\n%s\n", strings.Join(render.Folded(part[0]+": "+part[1], 80), "\n"))
 	}
 	return b.String()
 }
@@ -112,7 +112,7 @@ func (t *Table) explain(root *cobra.Command, where Where, topic string) error {
 	c, found := t.Find(topic, where)
 	if other, there := t.Find(topic, Process|Line); !found && there {
 		c, where = other, other.Where
-		if _, err := fmt.Fprintln(out, strings.Join(configs.Folded(c.Name+" "+c.given(where), 80), "\n")+"\n"); err != nil {
+		if _, err := fmt.Fprintln(out, strings.Join(render.Folded(c.Name+" "+c.given(where), 80), "\n")+"\n"); err != nil {
 			return err
 		}
 		none := func(context.Context, Row, Call) error { return nil }

@@ -12,7 +12,6 @@ import (
 	"ringcli/cli/exit"
 	"ringcli/cli/render"
 	"ringcli/cli/session"
-	"ringcli/configs"
 	"ringcli/configs/codes"
 	"ringcli/repl"
 	"ringcli/ring"
@@ -332,7 +331,7 @@ func KeepRecord(s *session.Session, command string, err error) {
 			lines[0] += fmt.Sprintf("; help %s says more of the cause", code)
 		}
 		if width := render.Width(s.Stderr); width > 0 {
-			lines = configs.Folded(lines[0], width)
+			lines = render.Folded(lines[0], width)
 		}
 		_, _ = fmt.Fprintln(s.Stderr, strings.Join(lines, "\n"))
 	}

@@ -10,7 +10,6 @@ import (
 
 	"github.com/fatih/color"
 
-	"ringcli/configs"
 	"ringcli/trace"
 )
 
@@ -228,7 +227,7 @@ func (p *Printer) Complain(m Mood, text string) error {
 	const who = "ringcli:"
 	lines := []string{who + " " + Tame(text)}
 	if width := p.width(); width > 0 {
-		lines = configs.Folded(lines[0], width)
+		lines = Folded(lines[0], width)
 	}
 	return p.Text(p.paint(m, who) + strings.TrimPrefix(strings.Join(lines, "\n"), who) + "\n")
 }

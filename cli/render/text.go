@@ -18,6 +18,24 @@ func Records[T Record](list []T) []Record {
 	return records
 }
 
+// Folded breaks a text between words into lines of at most so many characters.
+func Folded(text string, width int) []string {
+	var lines []string
+	line := ""
+	for word := range strings.FieldsSeq(text) {
+		switch {
+		case line == "":
+			line = word
+		case len(line)+1+len(word) > width:
+			lines = append(lines, line)
+			line = "  " + word
+		default:
+			line += " " + word
+		}
+	}
+	return append(lines, line)
+}
+
 // Tame replaces what would drive a terminal, as a text that a peer or a stranger has sent may
 // hold. Tabs and ends of lines stay.
 func Tame(text string) string {

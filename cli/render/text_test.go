@@ -1,6 +1,16 @@
 package render
 
-import "testing"
+import (
+	"slices"
+	"testing"
+)
+
+func TestFolded(t *testing.T) {
+	got := Folded("one two three four", 9)
+	if want := []string{"one two", "  three", "  four"}; !slices.Equal(got, want) {
+		t.Errorf("got %q", got)
+	}
+}
 
 func TestFigure(t *testing.T) {
 	for v, want := range map[float64]string{

@@ -3,6 +3,7 @@ package shell
 import (
 	"context"
 	"fmt"
+	"maps"
 	"os"
 	"slices"
 	"strconv"
@@ -29,8 +30,7 @@ func Rows() []command.Row {
 			Name: "set", Group: command.GroupShell, Where: command.Line, Own: true,
 			Summary: "Give a setting another value, for this session",
 			Long: `Gives a setting another value, for this session of this rank, and says from when
-it holds: output, traces and timeout at once,
-inject too if there is a ring,
+it holds: output, traces and timeout at once, inject too if there is a ring,
 algorithm, protocol, segment and depth from the next operation, and what a ring
 is made with from the next connect or open. show lists all settings; a command's
 own flag comes first.`,
@@ -71,6 +71,49 @@ own flag comes first.`,
 				every, _ := time.ParseDuration(call.Args[0]) // which CheckArgs has read
 				return s.Shell.Watch(ctx, every, joinWords(call.Args[1:]))
 			},
+		},
+		{
+			Name: "transcript", Group: command.GroupShell, Where: command.Line, Own: true, Typed: true,
+			Summary: "Append all that is typed and printed to a file; off ends it",
+			Args:    "FILE | off", Files: true, Complete: func([]string) []string { return nil }, CheckArgs: countArgs("transcript", 1, 1, "a file, or off"),
+			Run: func(_ context.Context, s *session.Session, call command.Call) error {
+				path := call.Args[0]
+				if path == "off" {
+					path = ""
+				}
+				return s.Shell.SetTranscript(path)
+			},
+		},
+		{
+			Name: "timing", Group: command.GroupShell, Where: command.Line, Own: true, Typed: true,
+			Summary: "Say after each line how long it took, or no longer",
+			Args:    "on | off", Words: []string{"on", "off"}, CheckArgs: checkOnOff,
+			Run: func(_ context.Context, s *session.Session, call command.Call) error {
+				s.Shell.SetTiming(call.Args[0] == "on")
+				return nil
+			},
+		},
+		{
+			Name: "alias", Group: command.GroupShell, Where: command.Line, Own: true, Typed: true, Verbatim: true,
+			Summary: "Make a name stand for a line, or list such names",
+			Example: "  alias check4 all-reduce --size 4M --check\n  alias look 'ping; status'", Args: "[NAME TEXT...]",
+			Complete: func([]string) []string { return nil }, CheckArgs: func([]string) error { return nil }, Run: runAlias,
+		},
+		{
+			Name: "unalias", Group: command.GroupShell, Where: command.Line, Own: true, Typed: true,
+			Summary: "Take an alias back", Args: "NAME", Complete: func([]string) []string { return nil },
+			CheckArgs: countArgs("unalias", 1, 1, "the name of an alias"),
+			Run: func(_ context.Context, s *session.Session, call command.Call) error {
+				if !s.Shell.Unalias(call.Args[0]) {
+					return exit.Usagef("unalias %s: there is no such alias: `alias` lists them", call.Args[0])
+				}
+				return nil
+			},
+		},
+		{
+			Name: "history", Group: command.GroupShell, Where: command.Line, Own: true, Typed: true,
+			Summary: "List the lines that were typed", Args: "[N]", Words: []string{"20", "100"},
+			CheckArgs: countArgs("history", 0, 1, "at most a number of lines"), Run: runHistory,
 		},
 		{
 			Name: "jobs", Group: command.GroupShell, Where: command.Line, Own: true, Harmless: true,
@@ -163,6 +206,13 @@ func checkDuration(name string, least, most int) func([]string) error {
 		}
 		return nil
 	}
+}
+
+func checkOnOff(args []string) error {
+	if len(args) != 1 || args[0] != "on" && args[0] != "off" {
+		return exit.Usagef("timing %s: expected on or off", strings.Join(args, " "))
+	}
+	return nil
 }
 
 // joinWords makes a line of words that Split takes apart into them again.
@@ -284,6 +334,66 @@ func eachOf(ctx context.Context, path string, do func(ctx context.Context, text 
 		return fmt.Errorf("%s: %w", path, err)
 	}
 	return nil
+}
+
+// Alias is a name that stands for a line.
+type Alias struct {
+	Command string `json:"command"`
+	OK      bool   `json:"ok"`
+	Name    string `json:"name" col:"alias"`
+	Text    string `json:"text" col:"stands for"`
+}
+
+func runAlias(_ context.Context, s *session.Session, call command.Call) error {
+	switch len(call.Args) {
+	case 0:
+		var rows []render.Record
+		all := s.Shell.Aliases()
+		for _, name := range slices.Sorted(maps.Keys(all)) {
+			rows = append(rows, Alias{Command: "alias", OK: true, Name: name, Text: all[name]})
+		}
+		return s.Out.Print(rows...)
+	case 1:
+		return exit.Usagef("alias %s: expected what it is to stand for, such as: alias check4 all-reduce --size 4M --check", call.Args[0])
+	}
+	if _, taken := call.Table.Find(call.Args[0], command.Line); taken {
+		return exit.Usagef("alias %s: this is a command: expected another name", call.Args[0])
+	}
+	text := call.Args[1] // one word is a whole line, as in other shells: 'ping; status'
+	if len(call.Args) > 2 {
+		text = joinWords(call.Args[1:])
+	}
+	if _, err := lines.Split(text); err != nil {
+		return exit.Usagef("alias %s: %w", call.Args[0], err)
+	}
+	if err := s.Shell.Alias(call.Args[0], text); err != nil {
+		return exit.Usagef("%w", err)
+	}
+	return nil
+}
+
+// HistoryLine is a line that was typed.
+type HistoryLine struct {
+	Command string `json:"command"`
+	OK      bool   `json:"ok"`
+	Number  int    `json:"number" col:"n"`
+	Line    string `json:"line" col:"line"`
+}
+
+func runHistory(_ context.Context, s *session.Session, call command.Call) error {
+	lines, most := s.Shell.History(), 20
+	if len(call.Args) > 0 {
+		n, err := strconv.Atoi(call.Args[0])
+		if err != nil || n < 1 {
+			return exit.Usagef("history %s: expected a number of lines above 0", call.Args[0])
+		}
+		most = n
+	}
+	var rows []render.Record
+	for i := max(0, len(lines)-most); i < len(lines); i++ {
+		rows = append(rows, HistoryLine{Command: "history", OK: true, Number: i + 1, Line: lines[i]})
+	}
+	return s.Out.Print(rows...)
 }
 
 // JobInfo is a command in the background.

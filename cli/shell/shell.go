@@ -32,8 +32,9 @@ import (
 // Open makes the shell, through which all output goes from now on.
 func Open(s *session.Session, t *command.Table) error {
 	h := &host{Turns: &session.Turns{Base: s}, table: t}
+	history, init := trusted(s, "history", historyFile()), trusted(s, "init file", initFile())
 	shell, err := repl.New(repl.Options{
-		Host: h, Stdin: s.Stdin, Stdout: s.Stdout, Stderr: s.Stderr, HistoryFile: trusted(s, historyFile()),
+		Host: h, Stdin: s.Stdin, Stdout: s.Stdout, Stderr: s.Stderr, HistoryFile: history, Init: init,
 		OnError: h.report, Interrupt: h.interrupt,
 	})
 	if err != nil {
@@ -81,9 +82,18 @@ func historyFile() string {
 	return filepath.Join(dir, ".local", "state", "ringcli", "history")
 }
 
-// trusted is the history's path, or "" after a message if another user can change the file: HOME
+// initFile has the lines that a shell runs first; "" without a home directory.
+func initFile() string {
+	dir, err := os.UserConfigDir()
+	if err != nil {
+		return ""
+	}
+	return filepath.Join(dir, "ringcli", "init.ring")
+}
+
+// trusted is a file's path, or "" after a message if another user can change the file: HOME
 // can be another user's, as under sudo. The shell reports other errors when it opens the file.
-func trusted(s *session.Session, path string) string {
+func trusted(s *session.Session, what, path string) string {
 	if path == "" {
 		return ""
 	}
@@ -91,7 +101,7 @@ func trusted(s *session.Session, path string) string {
 	if !errors.Is(err, trust.ErrUntrusted) {
 		return path
 	}
-	_ = render.New(s.Stderr, render.Table).Complain(render.Fair, fmt.Sprintf("the shell's history %s is not used: %v", path, err))
+	_ = render.New(s.Stderr, render.Table).Complain(render.Fair, fmt.Sprintf("the shell's %s %s is not used: %v", what, path, err))
 	return ""
 }
 
@@ -274,12 +284,19 @@ func (h *host) report(err error) {
 
 // Complete implements repl.Host.
 func (h *host) Complete(line string, pos int) ([]repl.Candidate, int) {
-	return Complete(h.table, line[:pos])
+	return Complete(h.Base, h.table, line[:pos])
 }
 
 // Complete asks cobra what the last word of the last command may become.
-func Complete(t *command.Table, text string) ([]repl.Candidate, int) {
+func Complete(s *session.Session, t *command.Table, text string) ([]repl.Candidate, int) {
 	words, from := lastCommand(text)
+	if len(words) > 1 && s.Shell != nil {
+		if full, is := s.Shell.Aliases()[words[0]]; is {
+			if expanded, err := lines.Split(full); err == nil && len(expanded) > 0 {
+				words = append(expanded[len(expanded)-1].Words, words[1:]...)
+			}
+		}
+	}
 	var out bytes.Buffer
 	root := t.LineTree(&out, func(context.Context, command.Row, command.Call) error { return nil })
 	root.SetErr(io.Discard)
@@ -291,7 +308,15 @@ func Complete(t *command.Table, text string) ([]repl.Candidate, int) {
 	if flag, value, isFlag := strings.Cut(typed, "="); isFlag && strings.HasPrefix(flag, "-") {
 		from, typed = from+len(flag)+1, value // cobra answers with the value alone
 	}
-	return command.Candidates(out.String(), typed), from
+	list := command.Candidates(out.String(), typed)
+	if len(words) == 1 && s.Shell != nil {
+		for name, text := range s.Shell.Aliases() {
+			if strings.HasPrefix(name, words[0]) {
+				list = append(list, repl.Candidate{Text: name, Hint: text})
+			}
+		}
+	}
+	return list, from
 }
 
 // lastCommand returns the words of the last command of a text that is being
