@@ -89,7 +89,7 @@ type invocation struct {
 func newInvocation(stdin io.Reader, stdout, stderr io.Writer, signals *exit.Signals, token []byte) *invocation {
 	h := &hand.Work{}
 	s := session.New(stdin, stdout, stderr, signals, h)
-	s.SetToken(token)
+	s.Secrets.Set(token)
 	s.Version = about.Version()
 	return &invocation{s, commandTable(h, s.Place)}
 }
@@ -134,24 +134,15 @@ func (i *invocation) run(ctx context.Context, args []string) int {
 	s := i.Session
 	args = rewriteArgs(args)
 	name := "ringcli"
-	out := s.Stdout
-	pager := render.NewPager(s.Stdout, cmp.Or(givenValue(args, "--pager"), os.Getenv("RINGCLI_PAGER")))
-	if pager != nil {
-		pager.Lend = func([]byte) func() { return s.Signals.Lend() }
-		out = pager // help, whatever the configuration says
-	}
-	root := i.table.Tree(newRoot(out, s.Stderr), command.Process, func(ctx context.Context, c command.Row, call command.Call) error {
+	root := i.table.Tree(newRoot(s.Stdout, s.Stderr), command.Process, func(ctx context.Context, c command.Row, call command.Call) error {
 		name = c.Name
-		return runProcess(ctx, s, c, call, pager)
+		return runProcess(ctx, s, c, call)
 	})
 	root.SetArgs(args)
 	err := session.RoomFor(0)
 	chosen := root
 	if err == nil {
 		chosen, err = root.ExecuteContextC(ctx)
-	}
-	if pager != nil {
-		err = errors.Join(err, pager.Show(ctx))
 	}
 	if s.Out != nil && s.Out.LeftOut() != "" {
 		_ = render.New(s.Stderr, render.Table).Complain(render.Fair, s.Out.LeftOut())
@@ -160,7 +151,7 @@ func (i *invocation) run(ctx context.Context, args []string) int {
 		s.Parent.Hear()
 		ctx = s.Parent.Ctx
 	}
-	err = exit.OrInterrupted(s.Over(ctx), err)
+	err = exit.OrInterrupted(s.Launcher.Over(ctx), err)
 	if err == nil && s.Ledger == nil {
 		return exit.OK
 	}
@@ -219,7 +210,7 @@ Start with: ringcli local -n 4`,
 }
 
 // runProcess loads the configuration and runs a command of the process.
-func runProcess(ctx context.Context, s *session.Session, c command.Row, call command.Call, pager *render.Pager) error {
+func runProcess(ctx context.Context, s *session.Session, c command.Row, call command.Call) error {
 	file, err := call.Flags.GetString("config")
 	if err != nil {
 		return err
@@ -260,11 +251,6 @@ func runProcess(ctx context.Context, s *session.Session, c command.Row, call com
 	}
 	if s.Parent != nil {
 		ctx = s.Parent.Ctx
-	}
-	if pager != nil {
-		if pager.Command = s.Config.String("pager"); c.Pages {
-			defer s.Out.Into(pager)()
-		}
 	}
 	return c.Run(ctx, s, call)
 }

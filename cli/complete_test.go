@@ -11,7 +11,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -257,38 +256,21 @@ func anySlice(words []string) []any {
 // A person at bash who presses Tab.
 func TestTabInBash(t *testing.T) {
 	t.Parallel()
-	tmux, bash, dir := need(t, "tmux"), need(t, "bash"), commandDir(t)
-	work := t.TempDir()
+	bash, dir, work := need(t, "bash"), commandDir(t), t.TempDir()
 	if err := os.WriteFile(filepath.Join(work, "hosts"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	server := filepath.Join(work, "tmux")
-	command := func(args ...string) string {
+	m := newTmux(t, "PS1=$ ", "PATH="+dir+":"+os.Getenv("PATH"))
+	m.windows++
+	m.do(t, "new-session", "-d", "-x", "100", "-y", "40", "-c", work, "-s", "tab", bash, "--norc", "--noprofile")
+	p := &pane{t: t, m: m, id: "tab"}
+	shows := func(want string) {
 		t.Helper()
-		cmd := exec.Command(tmux, append([]string{"-S", server, "-f", "/dev/null"}, args...)...)
-		cmd.Dir = work
-		cmd.Env = append(os.Environ(), "TERM=xterm-256color", "PS1=$ ", "PATH="+dir+":"+os.Getenv("PATH"))
-		out, err := cmd.CombinedOutput()
-		if err != nil {
-			t.Fatalf("tmux %q: %v: %s", args, err, out)
-		}
-		return string(out)
+		p.await(want, func(screen string) bool { return strings.Contains(screen, want) })
 	}
-	command("new-session", "-d", "-x", "100", "-y", "40", "-s", "tab", bash, "--norc", "--noprofile")
-	defer command("kill-server")
-	screen := func(want string) {
-		t.Helper()
-		var got string
-		for range 300 {
-			if got = command("capture-pane", "-p", "-t", "tab"); strings.Contains(got, want) {
-				return
-			}
-			time.Sleep(50 * time.Millisecond)
-		}
-		t.Fatalf("no %q on the screen:\n%s", want, got)
-	}
-	command("send-keys", "-t", "tab", "source <(ringcli completion bash) && echo rea''dy", "Enter")
-	screen("ready")
+	p.text("source <(ringcli completion bash) && echo rea''dy")
+	p.keys("Enter")
+	shows("ready")
 	for _, c := range [][2]string{
 		{"ringcli dev", "ringcli devices "},
 		{"ringcli connect --device soft:l", "--device soft:lo "},
@@ -296,12 +278,11 @@ func TestTabInBash(t *testing.T) {
 		{"ringcli connect --trace wire=debug,rin", `--trace wire=debug\,ring=`},
 		{"ringcli bench all-reduce --type bf", "--type bfloat16 "},
 	} {
-		command("send-keys", "-t", "tab", "-l", c[0])
-		command("send-keys", "-t", "tab", "Tab")
-		// What follows shows where the cursor stands.
-		command("send-keys", "-t", "tab", "-l", "#")
-		screen(c[1] + "#")
-		command("send-keys", "-t", "tab", "C-u") // not Ctrl-C, which may flush what is typed next
+		p.text(c[0])
+		p.keys("Tab")
+		p.text("#") // shows where the cursor stands
+		shows(c[1] + "#")
+		p.keys("C-u") // not Ctrl-C, which may flush what is typed next
 	}
 }
 

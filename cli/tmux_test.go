@@ -43,7 +43,7 @@ func newTmux(t *testing.T, env ...string) *tmux {
 		t.Fatal(err)
 	}
 	m := &tmux{path: path, socket: filepath.Join(dir, "socket")}
-	m.env = append(os.Environ(), "TERM=xterm-256color", "NO_COLOR=", "RINGCLI_PAGER=off", "GORACE=atexit_sleep_ms=0",
+	m.env = append(os.Environ(), "TERM=xterm-256color", "NO_COLOR=", "GORACE=atexit_sleep_ms=0",
 		"XDG_STATE_HOME="+filepath.Join(dir, "state"), "XDG_CONFIG_HOME="+filepath.Join(dir, "config"))
 	m.env = append(m.env, env...)
 	t.Cleanup(func() {

@@ -214,28 +214,38 @@ func TestTokenIsInNothing(t *testing.T) {
 	}
 }
 
-// The token is in no environment: not of the process that was given it, nor of its pager, from
-// the first moment on.
+// The token is in no environment, from the first moment on: not of the process that was given
+// it, nor of a program that this starts, nor of its ranks.
 func TestNoEnvironmentShowsTheToken(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	pager, seen := filepath.Join(dir, "pager"), filepath.Join(dir, "seen")
-	script := "#!/bin/sh\nenv >" + seen + "\ntr '\\0' '\\n' </proc/$PPID/environ >>" + seen + "\necho end >>" + seen + "\ncat\n"
-	if err := os.WriteFile(pager, []byte(script), 0o755); err != nil {
+	seen := filepath.Join(dir, "seen")
+	script := "#!/bin/sh\nenv >" + seen + "\ntr '\\0' '\\n' </proc/$PPID/environ >>" + seen + "\necho end >>" + seen + "\n"
+	if err := os.WriteFile(filepath.Join(dir, "nft"), []byte(script), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	for _, args := range [][]string{{"help", "security"}, {"config", "--sample"}} {
-		p := newTmux(t).openWith(t, []string{"RINGCLI_TOKEN=" + testSecret, "RINGCLI_PAGER=" + pager}, "", args...)
-		if code := p.left(); code != "0" {
-			t.Fatalf("exit code %s\n%s", code, p.screen())
+	p := program(t, "doctor") // which asks nft for the rules of the firewall
+	p.Env = append(p.Env, "RINGCLI_TOKEN="+testSecret, "PATH="+dir+":"+os.Getenv("PATH"))
+	p.start(t)
+	p.end(t, hung) // with what it finds here
+	text, err := os.ReadFile(seen)
+	if err != nil || strings.Count(string(text), "PATH="+dir) < 2 || !strings.HasSuffix(string(text), "end\n") {
+		t.Errorf("nft saw %q, %v\n%s%s", text, err, &p.stdout, &p.stderr)
+	}
+	if strings.Contains(string(text), testSecret) {
+		t.Errorf("an environment shows the token:\n%s", text)
+	}
+	ring := pipeWith(t, []string{"RINGCLI_TOKEN=" + testSecret}, "local", "-n", "2", "--shell")
+	ring.line("show protocol")
+	ring.await(ring.out, "auto", 1)
+	for _, pid := range append(childrenOf(t, ring.Process.Pid, 1), ring.Process.Pid) {
+		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
+		if err != nil || !strings.Contains(string(text), "PATH=") || strings.Contains(string(text), testSecret) {
+			t.Errorf("process %d: an environment shows the token: %q, %v", pid, text, err)
 		}
-		text, err := os.ReadFile(seen)
-		if err != nil || !strings.Contains(string(text), "PATH=") || !strings.HasSuffix(string(text), "end\n") || strings.Count(string(text), "RINGCLI_PAGER=") < 2 {
-			t.Errorf("%q: the pager saw %q, %v", args, text, err)
-		}
-		if strings.Contains(string(text), testSecret) {
-			t.Errorf("%q: an environment shows the token:\n%s", args, text)
-		}
+	}
+	if code := ring.over(); code != exit.OK {
+		t.Errorf("exit code %d\n%s", code, ring.err)
 	}
 }
 

@@ -192,12 +192,12 @@ func TestConfigurationWithoutAHome(t *testing.T) {
 	}
 }
 
-// A file of the working directory names no program, no secret and no file to write, whoever
+// A file of the working directory names no secret and no file to write, whoever
 // owns it; a file that the user names may.
-func TestTheWorkingDirectoryNamesNoProgram(t *testing.T) {
+func TestTheWorkingDirectoryNamesNoSecret(t *testing.T) {
 	t.Parallel()
 	for setting, what := range map[string]string{
-		"pager": "a program", "token-file": "a secret", "junit": "a file to write", "metrics": "a file to write",
+		"token-file": "a secret", "junit": "a file to write", "metrics": "a file to write",
 		"log-file": "a file to write", "good-hosts": "a file to write", "bad-hosts": "a file to write",
 	} {
 		dir := t.TempDir()
@@ -220,24 +220,6 @@ func TestTheWorkingDirectoryNamesNoProgram(t *testing.T) {
 				t.Errorf("%s: the file that it names is %q, %v", setting, text, err)
 			}
 		}
-	}
-}
-
-// On a terminal, where a pager runs, a stranger's file of the working directory starts none.
-func TestAStrangersPager(t *testing.T) {
-	t.Parallel()
-	if os.Geteuid() != 0 {
-		t.Skip("only root can give a file to another user")
-	}
-	dir := folder(t, filepath.Join(openTemp(t), "work"), stranger, 0o755)
-	marker := filepath.Join(dir, "marker")
-	owned(t, filepath.Join(dir, "ringcli.yaml"), "pager: touch "+marker+"\n", stranger, 0o644)
-	p := newTmux(t).openWith(t, []string{"-C", dir, "-u", "RINGCLI_PAGER", "PAGER=cat", "HOME=" + dir}, "", "config")
-	if code := p.left(); code != "0" || !strings.Contains(p.screen(), "default") {
-		t.Errorf("exit code %s\n%s", code, p.screen())
-	}
-	if _, err := os.Stat(marker); err == nil {
-		t.Error("the stranger's program ran")
 	}
 }
 

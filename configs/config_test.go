@@ -69,29 +69,34 @@ func TestPrecedenceAndOrigin(t *testing.T) {
 	}
 }
 
-// A flag that was not given holds the default, which must not hide the file.
-func TestFlagNotGivenYields(t *testing.T) {
-	isolate(t)
-	write(t, "ringcli.yaml", "output: json\n")
-	c, err := Load(parsed(t), "")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if c.String("output") != "json" {
-		t.Errorf("output is %q", c.String("output"))
-	}
-}
-
-// A flag that was given its default's value is still a flag that was given.
-func TestFlagGivenWithDefaultWins(t *testing.T) {
-	isolate(t)
-	t.Setenv("RINGCLI_OUTPUT", "csv")
-	c, err := Load(parsed(t, "--output", "table"), "")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got := c.Get("output"); got.Value != "table" || got.Origin.Source != FromFlag {
-		t.Errorf("output is %v from %v", got, got.Origin)
+// A flag that was not given holds the default, which must not hide the file; one that was
+// given its default's value is still a flag that was given. RINGCLI_DEBUG is the trace, too.
+func TestWhichSourceWins(t *testing.T) {
+	for _, c := range []struct {
+		file string
+		env  map[string]string
+		args []string
+		want Value
+	}{
+		{file: "output: json\n", want: Value{"output", "json", Origin{FromFile, "ringcli.yaml"}}},
+		{env: map[string]string{"RINGCLI_OUTPUT": "csv"}, args: []string{"--output", "table"}, want: Value{"output", "table", Origin{FromFlag, "output"}}},
+		{env: map[string]string{"RINGCLI_DEBUG": "1"}, want: Value{"trace", "1", Origin{FromEnv, "RINGCLI_DEBUG"}}},
+		{env: map[string]string{"RINGCLI_DEBUG": "1", "RINGCLI_TRACE": "off"}, want: Value{"trace", "off", Origin{FromEnv, "RINGCLI_TRACE"}}},
+	} {
+		t.Run(c.want.Origin.String(), func(t *testing.T) {
+			isolate(t)
+			write(t, "ringcli.yaml", c.file)
+			for name, value := range c.env {
+				t.Setenv(name, value)
+			}
+			cfg, err := Load(parsed(t, c.args...), "")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := cfg.Get(c.want.Name); got != c.want {
+				t.Errorf("got %v from %s", got, got.Origin)
+			}
+		})
 	}
 }
 
@@ -132,25 +137,6 @@ func otherThanDefault(s Setting) any {
 		return uint64(s.Min)
 	}
 	return "another"
-}
-
-func TestDebugVariableSetsTrace(t *testing.T) {
-	isolate(t)
-	t.Setenv("RINGCLI_DEBUG", "1")
-	c, err := Load(nil, "")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got := c.Get("trace"); got.Value != "1" || got.Origin.String() != "env RINGCLI_DEBUG" {
-		t.Errorf("trace is %v from %v", got, got.Origin)
-	}
-	t.Setenv("RINGCLI_TRACE", "off")
-	if c, err = Load(nil, ""); err != nil {
-		t.Fatal(err)
-	}
-	if got := c.Get("trace"); got.Value != "off" || got.Origin.String() != "env RINGCLI_TRACE" {
-		t.Errorf("trace is %v from %v", got, got.Origin)
-	}
 }
 
 func TestWhichFile(t *testing.T) {
@@ -288,23 +274,6 @@ func TestAFileThatWasOnlyFound(t *testing.T) {
 	}
 }
 
-func TestFlagsOfACommandAreLeftAlone(t *testing.T) {
-	isolate(t)
-	flags := pflag.NewFlagSet("test", pflag.ContinueOnError)
-	AddFlags(flags, "mtu")
-	check := flags.Bool("check", false, "")
-	if err := flags.Parse([]string{"--check", "--mtu=512"}); err != nil {
-		t.Fatal(err)
-	}
-	c, err := Load(flags, "")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if c.Int("mtu") != 512 || !*check {
-		t.Errorf("mtu %d, check %t", c.Int("mtu"), *check)
-	}
-}
-
 func TestTheTableIsSound(t *testing.T) {
 	seen := map[string]bool{}
 	for _, s := range Settings {
@@ -368,20 +337,21 @@ func TestWith(t *testing.T) {
 	}
 }
 
-// A command may declare a setting's flag itself, with more values.
-func TestAFlagOfTheCommandsOwn(t *testing.T) {
+// A command may have flags of its own, and declare a setting's flag itself, with more values.
+func TestFlagsOfTheCommandsOwn(t *testing.T) {
 	isolate(t)
 	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
 	flags.String("protocol", "", "several")
+	check := flags.Bool("check", false, "")
 	AddFlags(flags, "protocol", "depth")
-	if err := flags.Parse([]string{"--protocol=eager,rendezvous-read", "--depth=2"}); err != nil {
+	if err := flags.Parse([]string{"--protocol=eager,rendezvous-read", "--depth=2", "--check"}); err != nil {
 		t.Fatal(err)
 	}
 	c, err := Load(flags, "")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if c.IsSet("protocol") || c.String("protocol") != "auto" || c.Int("depth") != 2 {
+	if c.IsSet("protocol") || c.String("protocol") != "auto" || c.Int("depth") != 2 || !*check {
 		t.Errorf("protocol is %q from %s, depth %d", c.String("protocol"), c.Get("protocol").Origin, c.Int("depth"))
 	}
 }

@@ -14,7 +14,7 @@ const sampleHead = `# Configuration of ringcli: a sample with every setting and 
 # A flag is stronger than a variable RINGCLI_NAME, and that is stronger than
 # the file. ` + "`ringcli config`" + ` prints what is in force and where it came from.
 # Nobody but you and root may be able to write to the file or its directory.
-# ./ringcli.yaml cannot set pager, token-file or a file to write.
+# ./ringcli.yaml cannot set token-file or a file to write.
 `
 
 // Sample returns a commented configuration file with every setting.

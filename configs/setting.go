@@ -22,7 +22,7 @@ type Setting struct {
 	Comment string
 	// Section is the heading of Sample that begins with this setting.
 	Section string
-	// Guarded is what the value names ("a program", "a secret", "a file to write") where the
+	// Guarded is what the value names ("a secret", "a file to write") where the
 	// configuration file of the working directory cannot set it.
 	Guarded string
 
@@ -202,9 +202,6 @@ var Settings = []Setting{
 	{Name: "csv-table", Default: "auto", Completes: []string{"tables"},
 		Usage:   "table of --output csv, by its name in ringcli schema (auto: that of the first row; all: each, after an empty line)",
 		Comment: "The table that csv has, by its name in ringcli schema. auto: that of the first row,\nor the verdict of a self-check. all: each, after an empty line."},
-	{Name: "pager", Default: "auto", Guarded: "a program", Completes: []string{"words", "auto", "off"},
-		Usage:   "program that shows what is longer than the terminal, with its arguments (auto: $PAGER, else less -FRX; off: none)",
-		Comment: "The program that shows what is longer than the terminal, with its arguments.\nauto: $PAGER, else less -FRX. off: none. Scripts and pipes have none."},
 	{Name: "trace", Default: "warn", EnvToo: []string{"RINGCLI_DEBUG"}, Completes: []string{"levels"},
 		Usage:   "trace levels: a level for all (debug, info, warn, error, off) or a list such as wire=debug,ring=info",
 		Comment: "Trace levels: debug, info, warn, error or off for all, or a list such as\nwire=debug,ring=info of the subsystems bootstrap, verbs, wire, ring,\ncollective and repl. RINGCLI_DEBUG sets it too."},

@@ -58,10 +58,6 @@ func (s *Shell) interrupt() {
 		s.editor.interrupt()
 		return
 	}
-	if s.lent {
-		s.mu.Unlock()
-		return
-	}
 	front.interrupts++
 	n := front.interrupts
 	s.mu.Unlock()

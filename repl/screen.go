@@ -22,7 +22,6 @@ type screen struct {
 	prompts bool // lines are edited on the terminal that the streams lead to
 	escapes bool // the terminal understands escape codes
 	editing bool
-	lent    bool   // to another program
 	queue   []byte // whole lines that arrived while a line was edited
 	// status is an unfinished line that is redrawn with \r, such as how far an
 	// operation is; midline is any other unfinished line.
@@ -64,9 +63,9 @@ func (o *stream) Write(b []byte) (int, error) {
 		n, err := o.w.Write(b)
 		s.mu.Unlock()
 		return n, err
-	case s.editing || s.lent:
+	case s.editing:
 		o.hold(b)
-		wake := s.editing && len(s.queue) > 0
+		wake := len(s.queue) > 0
 		s.mu.Unlock()
 		if wake {
 			s.wake()
@@ -176,27 +175,6 @@ func (s *screen) edited(w io.Writer) {
 	if len(s.queue) > 0 {
 		_, _ = w.Write(s.queue)
 		s.queue = nil
-	}
-}
-
-// Lend leaves the terminal and Ctrl-C to another program, which shows a text, until the
-// returned function is called. What is written meanwhile comes then.
-func (s *Shell) Lend(text []byte) (back func()) {
-	lend := func(on bool) {
-		s.mu.Lock()
-		s.lent = on
-		s.mu.Unlock()
-		s.screen.mu.Lock()
-		s.screen.lent = on
-		if on && s.screen.log != nil {
-			s.out.logged = s.screen.log.add(s.out.logged, text)
-		}
-		s.screen.mu.Unlock()
-	}
-	lend(true)
-	return func() {
-		lend(false)
-		s.screen.edited(s.onTerminal)
 	}
 }
 

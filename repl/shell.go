@@ -46,7 +46,6 @@ type Shell struct {
 	aliases map[string]string
 	last    error       // of the last line
 	front   *foreground // what Ctrl-C is for; nil: the editor
-	lent    bool        // Ctrl-C is another program's
 }
 
 // New returns a Shell for a Host. Run reads the history; one that cannot be read

@@ -13,17 +13,7 @@ import (
 // sourceDepth bounds how deep files may run files.
 const sourceDepth = 8
 
-type (
-	sourceKey struct{}
-	watchKey  struct{}
-)
-
-// Typed tells whether a line is run for somebody who has typed it and waits: not within a
-// file or Watch, nor as a job.
-func Typed(ctx context.Context) bool {
-	_, isJob := JobOf(ctx)
-	return !isJob && ctx.Value(sourceKey{}) == nil && ctx.Value(watchKey{}) == nil
-}
+type sourceKey struct{}
 
 // Within returns the context for what a file says, which is run under ctx and has this
 // one name among all files. It refuses a file that runs itself, and too many that run
@@ -127,7 +117,6 @@ func (s *Shell) Watch(ctx context.Context, every time.Duration, line string) err
 	case lexed.hasJob():
 		return fmt.Errorf("watch %q: no command in it can end in &; to watch in the background, quote it and put the & after the quotes", line)
 	}
-	ctx = context.WithValue(ctx, watchKey{}, true)
 	tick := time.NewTicker(every)
 	defer tick.Stop()
 	for {

@@ -55,7 +55,7 @@ func PrintConfig(s *session.Session) error {
 	for _, v := range s.Config.Values() {
 		rows = append(rows, ConfigEntry{Command: "config", OK: true, Name: v.Name, Value: v.String(), Origin: v.Origin.String()})
 	}
-	switch token, from, err := s.Token(); {
+	switch token, from, err := s.Secrets.Token(s.Config); {
 	case err != nil:
 		return err
 	case token != nil:
@@ -115,7 +115,7 @@ func Version() string {
 func Rows() []command.Row {
 	return []command.Row{
 		{
-			Name: "config", Group: command.GroupLook, Where: command.Process, Pages: true,
+			Name: "config", Group: command.GroupLook, Where: command.Process,
 			Summary: "Show every setting in force and where its value came from",
 			Long: `Shows every setting in force and where its value came from. A value is taken
 from the first of: its flag, its variable RINGCLI_NAME, the configuration file,
@@ -139,7 +139,7 @@ the default.`,
 		command.CompletionRow(),
 		examplesRow(),
 		{
-			Name: "schema", Group: command.GroupProgram, Where: command.Process | command.Line, Pages: true, Own: true, Harmless: true,
+			Name: "schema", Group: command.GroupProgram, Where: command.Process | command.Line, Own: true, Harmless: true,
 			Summary: "Print the JSON Schema of what --output json prints",
 			Long: `Prints the JSON Schema (draft 2020-12) that describes each line that a command
 prints with --output json, errors included. A line's "command" says which of the

@@ -50,7 +50,7 @@ func runExamples(_ context.Context, s *session.Session, call command.Call) error
 // examplesRow is `ringcli examples`.
 func examplesRow() command.Row {
 	return command.Row{
-		Name: "examples", Group: command.GroupProgram, Where: command.Process | command.Line, Pages: true, Own: true, Harmless: true,
+		Name: "examples", Group: command.GroupProgram, Where: command.Process | command.Line, Own: true, Harmless: true,
 		Summary: "Print an example: Slurm job, Kubernetes manifest, script for -f",
 		Long: `Lists the files that this program carries, or prints one, to be changed and put
 to use: jobs and checks for Slurm, Kubernetes, systemd, mpirun and pdsh, and the

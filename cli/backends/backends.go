@@ -121,7 +121,7 @@ func checkArgs(args []string) error {
 // Row is `backends`.
 func Row() command.Row {
 	return command.Row{
-		Name: name, Group: command.GroupLook, Where: command.Process | command.Line, Pages: true, Own: true, Harmless: true,
+		Name: name, Group: command.GroupLook, Where: command.Process | command.Line, Own: true, Harmless: true,
 		Summary: "Show what can run a collective here, and why something cannot",
 		Long: `Shows the back ends of collectives: our own ring, and the libraries of GPU
 vendors, libnccl.so.2 and librccl.so.1, which are looked for when this is asked

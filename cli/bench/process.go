@@ -65,7 +65,7 @@ func AsProcess(c command.Row, example string) command.Row {
 		if err := connect.NoteRank0(s); err != nil {
 			return err
 		}
-		return connect.InRing(s.Patient(ctx), s, func(ctx context.Context) error {
+		return connect.InRing(s.Launcher.Patient(ctx), s, func(ctx context.Context) error {
 			return s.Together(func() error { return run(ctx, s, call) })
 		})
 	}

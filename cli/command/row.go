@@ -33,6 +33,20 @@ const (
 	Ready
 )
 
+// Concurrency is what may run at the same time as a command.
+type Concurrency uint8
+
+const (
+	// ByNeeds: a command that needs a ring that is Ready has the ring in its turn, and may
+	// run in the background. Any other command runs at any time, in front.
+	ByNeeds Concurrency = iota
+	// Lasting: the command does not use the ring itself, and may run in the background.
+	Lasting
+	// Exclusive: the command uses the queue pairs or changes the ring. It has the ring in
+	// its turn, in front.
+	Exclusive
+)
+
 // The groups of commands, in the order that help shows them.
 const (
 	GroupRing       = "ring"
@@ -81,18 +95,13 @@ type Row struct {
 	// Stops: Ctrl-C asks the command to stop at its next boundary, on all ranks
 	// together (Session.Stopping), before it is cancelled.
 	Stops bool
-	// Claims: the command uses the queue pairs or changes the ring, so nothing
-	// else may at the same time. What needs a ring that is ready does so, too.
-	Claims bool
-	// Lasts: the command is about the shell, and takes its time, in the background too.
-	Lasts bool
+	// Concurrency is what may run at the same time.
+	Concurrency Concurrency
 	// Diagnoses: the command needs Ready for its ranks to talk alone, and no data path. Where no ring
 	// comes up it runs over TCP, or on this node.
 	Diagnoses bool
 	// Typed: the command is about the shell, and there is none in -c and -f.
 	Typed bool
-	// Pages: what the command prints is read at once, in a pager if it is long.
-	Pages bool
 	// NCCLTests: --output nccl-tests can be given.
 	NCCLTests bool
 	// Harmless: an empty line in the shell may run it again.
@@ -120,8 +129,6 @@ type Call struct {
 	Led   bool // by this rank, for all
 	// Text is how it was given in a line.
 	Text string
-	// Job is how it was given, if it is to run in the background; else "".
-	Job string
 	// Turn is its place in the line for the ring, if it has taken one before it runs.
 	Turn  *session.Turn
 	Table *Table
@@ -133,15 +140,18 @@ type Call struct {
 // the shell is done when the next command begins, and what tells of them tells of now.
 func (c Row) Background(shell bool) error {
 	switch {
-	case c.Claims && c.Group == GroupRing:
+	case c.Concurrency == Exclusive && c.Group == GroupRing:
 		return exit.Usagef("%s cannot run in the background: it changes the ring, which the commands after it need: expected it without &", c.Name)
 	case c.Name == "source" && !shell:
 		return exit.Usagef("%s cannot run in the background in -c and -f: its commands would have no order among the others: expected it without &", c.Name)
-	case c.Needs == Ready && !c.Claims || c.Lasts:
+	case c.Concurrency == Lasting, c.Needs == Ready && c.Concurrency != Exclusive:
 		return nil
 	}
 	return exit.Usagef("%s cannot run in the background: expected it without &, or an operation, a measurement, sleep, source or watch", c.Name)
 }
+
+// UsesRing tells whether the command has the ring in its turn.
+func (c Row) UsesRing() bool { return c.Concurrency == Exclusive || c.Needs == Ready }
 
 // Use returns the command's name with its arguments' names.
 func (c Row) Use() string { return strings.TrimSpace(c.Name + " [flags] " + c.Args) }

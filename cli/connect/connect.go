@@ -93,7 +93,7 @@ func runConnect(ctx context.Context, s *session.Session, call command.Call) erro
 	if _, err := s.Launch(ctx, true); err != nil {
 		return err
 	}
-	ctx = s.Patient(ctx)
+	ctx = s.Launcher.Patient(ctx)
 	limit := command.Value[time.Duration](call.Flags, retryFlag)
 	switch {
 	case follow:
@@ -104,7 +104,7 @@ func runConnect(ctx context.Context, s *session.Session, call command.Call) erro
 		}
 		return retrying(ctx, s, limit, false, func(ctx context.Context) error { return shell.Run(ctx, s) })
 	case script == "":
-		script, s.OnlyRank0 = SelfCheckName, s.Launched && OnlyRank0(call.Flags)
+		script, s.OnlyRank0 = SelfCheckName, s.Launcher.Started && OnlyRank0(call.Flags)
 	}
 	if err := lines.Check(ctx, s, call.Table, script, s.RanksHere()); err != nil {
 		return err

@@ -104,7 +104,7 @@ func runDevices(ctx context.Context, s *session.Session, call command.Call) erro
 func Rows() []command.Row {
 	return []command.Row{
 		{
-			Name: "devices", Group: command.GroupLook, Where: command.Process | command.Line, Pages: true, Own: true, Harmless: true,
+			Name: "devices", Group: command.GroupLook, Where: command.Process | command.Line, Own: true, Harmless: true,
 			Summary: "Show devices, ports and GIDs, and why a provider has none",
 			Long: `Shows devices, their ports and GIDs, and why a provider has none. With --gpus
 it shows the GPUs instead, by libcuda.so.1 and libamdhip64.so, and why one of
@@ -121,7 +121,7 @@ exit code is 3 where there is no GPU.`,
 			Run: runDevices,
 		},
 		{
-			Name: "query", Group: command.GroupLook, Where: command.Process | command.Line, Pages: true, Own: true, Harmless: true,
+			Name: "query", Group: command.GroupLook, Where: command.Process | command.Line, Own: true, Harmless: true,
 			Summary: "Show everything about a device, its ports and their GIDs",
 			Long: `Shows everything that a device says about itself, its ports and their GIDs,
 under the names of ibv_devinfo -v: the device that is named, else the ring's

@@ -135,7 +135,7 @@ func problemsFlag(fs *pflag.FlagSet) { fs.Bool("problems", false, "show what is 
 func Rows() []command.Row {
 	return []command.Row{
 		{
-			Name: name, Group: command.GroupLook, Where: command.Process, Pages: true,
+			Name: name, Group: command.GroupLook, Where: command.Process,
 			Summary: "Look whether this node is fit for a ring, and what mends it",
 			Long: `Looks at this node before a ring does: devices, port states and GIDs, the MTU
 of ports and interfaces, PCIe links and ACS, kernel modules and permissions,
@@ -164,7 +164,7 @@ On all nodes at once: ringcli connect --index I --list A,B -c doctor`,
 			Run: run,
 		},
 		{
-			Name: name, Group: command.GroupLook, Where: command.Line, Needs: command.Ready, Diagnoses: true, Pages: true, Harmless: true,
+			Name: name, Group: command.GroupLook, Where: command.Line, Needs: command.Ready, Diagnoses: true, Harmless: true,
 			Summary: "Look whether all nodes are fit for a ring, and what mends them",
 			Long: fmt.Sprintf(`Has each rank look at its node as `+"`ringcli %s`"+` does, and shows what they
 found: ranks that found the same share a row. Checks in which ranks differ come

@@ -4,14 +4,12 @@ import (
 	"context"
 	"os"
 	"os/signal"
-	"sync/atomic"
 
 	"golang.org/x/sys/unix"
 )
 
 // Signals is how the process takes SIGINT, SIGTERM and SIGPIPE.
 type Signals struct {
-	deaf   atomic.Bool // Ctrl-C is another program's
 	caught chan os.Signal
 	cancel context.CancelCauseFunc
 }
@@ -31,7 +29,7 @@ func CatchSignals(parent context.Context) (context.Context, *Signals) {
 				cause = ErrTerminated
 			}
 			switch {
-			case sig == unix.SIGPIPE, sig == unix.SIGINT && s.deaf.Load():
+			case sig == unix.SIGPIPE:
 			case ctx.Err() != nil:
 				os.Exit(Code(cause))
 			default:
@@ -40,15 +38,6 @@ func CatchSignals(parent context.Context) (context.Context, *Signals) {
 		}
 	}()
 	return ctx, s
-}
-
-// Lend leaves Ctrl-C to another program until the returned function is called.
-func (s *Signals) Lend() (back func()) {
-	if s == nil {
-		return func() {}
-	}
-	s.deaf.Store(true)
-	return func() { s.deaf.Store(false) }
 }
 
 // LeaveInterrupts gives SIGINT to a shell, where it ends a command and not the

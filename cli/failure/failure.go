@@ -89,7 +89,7 @@ func Report(s *session.Session, command string, err error, code int) {
 	}
 	s.Ledger.AddFailure(f, exit.IsShared(err))
 	who := ""
-	if s.Launched { // the ranks share a stream, and a launcher may mix their exit codes
+	if s.Launcher.Started { // the ranks share a stream, and a launcher may mix their exit codes
 		f.Rank = new(s.Config.Int("index"))
 		if who = fmt.Sprintf("rank %d: ", *f.Rank); !retries {
 			text = fmt.Sprintf("exit %d: %s", code, text)

@@ -16,7 +16,7 @@ import (
 
 func countersRow() command.Row {
 	return command.Row{
-		Name: "counters", Group: command.GroupLook, Where: command.Line, Pages: true, Needs: command.Opened, Own: true, Harmless: true,
+		Name: "counters", Group: command.GroupLook, Where: command.Line, Needs: command.Opened, Own: true, Harmless: true,
 		Summary: "Show what the devices and the collectives counted",
 		Long: `Shows the devices' counters under their hardware names and, once the ring has
 computed, what the collectives counted: what they are, and what they grew by

@@ -26,7 +26,7 @@ const (
 
 func injectRow() command.Row {
 	return command.Row{
-		Name: "inject", Group: command.GroupRing, Where: command.Line, Needs: command.Ready, Claims: true,
+		Name: "inject", Group: command.GroupRing, Where: command.Line, Needs: command.Ready, Concurrency: command.Exclusive,
 		Summary: "Inject faults on purpose, to rehearse or to test",
 		Long: `Does harm to the ring on purpose. Of ranks:
 

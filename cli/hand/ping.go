@@ -23,7 +23,7 @@ const DefaultPings = 100
 
 func pingRow() command.Row {
 	return command.Row{
-		Name: "ping", Group: command.GroupCollective, Where: command.Line, Needs: command.Opened, Own: true, Claims: true, Harmless: true,
+		Name: "ping", Group: command.GroupCollective, Where: command.Line, Needs: command.Opened, Own: true, Concurrency: command.Exclusive, Harmless: true,
 		Summary: "Send a message to a neighbour and back over the queue pair",
 		Long: `Sends a test message to a neighbour and back, over the queue pair, and verifies
 its bytes at both ends. With a side it pings that neighbour alone, whose ringcli

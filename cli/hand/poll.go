@@ -26,7 +26,7 @@ import (
 
 func pollRow() command.Row {
 	return command.Row{
-		Name: "poll", Group: command.GroupRing, Where: command.Line, Needs: command.Opened, Own: true, Claims: true,
+		Name: "poll", Group: command.GroupRing, Where: command.Line, Needs: command.Opened, Own: true, Concurrency: command.Exclusive,
 		Summary: "Poll the completion queue by hand",
 		Long: `Polls the completion queue of both queue pairs until there are --count
 completions or --timeout has passed, and shows all that there are. Of a failed

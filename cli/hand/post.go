@@ -52,7 +52,7 @@ func (o handOp) String() string { return o.name }
 
 func postRow() command.Row {
 	return command.Row{
-		Name: "post", Group: command.GroupRing, Where: command.Line, Needs: command.Opened, Own: true, Claims: true,
+		Name: "post", Group: command.GroupRing, Where: command.Line, Needs: command.Opened, Own: true, Concurrency: command.Exclusive,
 		Summary: "Post a receive, SEND, WRITE, READ or atomic by hand",
 		Long: `Posts one work request to the queue pair of a side; poll shows its completion.
 Local memory is a region of mr reg, from --offset on, or the --text of a SEND or

@@ -22,7 +22,7 @@ const withoutFlag = "without"
 
 func reconnectRow() command.Row {
 	return command.Row{
-		Name: "reconnect", Group: command.GroupRing, Where: command.Line, Claims: true,
+		Name: "reconnect", Group: command.GroupRing, Where: command.Line, Concurrency: command.Exclusive,
 		Summary: "Rebuild the ring of the same list, after a failure too",
 		Long: `Closes the ring that there is, whether it has failed or not, and brings one of
 the same list up in a new epoch: queue pairs, PSNs and keys are new, and what
@@ -97,7 +97,7 @@ func runReconnect(ctx context.Context, s *session.Session, call command.Call) er
 	}
 	last, decided := p.Without, slices.Sorted(slices.Values(slices.Concat(p.Without, left)))
 	begun := time.Now()
-	if err := s.Regroup(ctx, decided, leads, Leaving(s)); err != nil {
+	if err := s.Rejoin(ctx, decided, leads, Leaving(s), 0); err != nil {
 		p.Without = last
 		return err
 	}

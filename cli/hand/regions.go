@@ -26,7 +26,7 @@ var regionVerbs = []string{"reg", "list", "show", "dereg"}
 // regionRow is `mr`.
 func (h *Work) regionRow() command.Row {
 	return command.Row{
-		Name: "mr", Group: command.GroupRing, Where: command.Line, Needs: command.Opened, Own: true, Claims: true,
+		Name: "mr", Group: command.GroupRing, Where: command.Line, Needs: command.Opened, Own: true, Concurrency: command.Exclusive,
 		Summary: "Register memory by hand, show it, list it, take it back",
 		Long: `Registers memory in the ring's protection domain under a name, which both
 neighbours' shells are told with its address and rkey, for post; list shows the

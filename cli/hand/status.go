@@ -25,7 +25,7 @@ and no line in the background uses it.`
 
 func statusRow() command.Row {
 	return command.Row{
-		Name: "status", Group: command.GroupLook, Where: command.Line, Pages: true, Needs: command.Opened, Own: true, Harmless: true,
+		Name: "status", Group: command.GroupLook, Where: command.Line, Needs: command.Opened, Own: true, Harmless: true,
 		Summary: "Show how far the ring has come, and both ends of its edges",
 		Long: `Shows which device and GID were taken and why, the steps of the bring-up, done
 and to come, both ends of both edges as their queue pairs hold them now, those
@@ -57,7 +57,7 @@ func ownOrAll(ctx context.Context, s *session.Session, call command.Call, own, a
 	}
 	c, _ := call.Table.Find(call.Name, command.Line)
 	switch {
-	case s.Turns == nil || c.Claims:
+	case s.Turns == nil || c.Concurrency == command.Exclusive:
 	case !s.Interactive: // all ranks run it, each when its own jobs before it have ended
 		turn := s.Turns.Reserve(c.Name)
 		defer turn.Leave()

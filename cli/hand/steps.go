@@ -28,7 +28,7 @@ func runConnectLine(ctx context.Context, s *session.Session, call command.Call) 
 	if err := keepSettings(s, call); err != nil {
 		return err
 	}
-	if err := s.Regroup(ctx, nil, s.Leads || s.Place.Led, Leaving(s)); err != nil {
+	if err := s.Rejoin(ctx, nil, s.Leads || s.Place.Led, Leaving(s), 0); err != nil {
 		return err
 	}
 	if err := printEdges(ctx, s, "connect", nil); err != nil {
@@ -174,7 +174,7 @@ func runClose(ctx context.Context, s *session.Session, _ command.Call) error {
 func StepRows() []command.Row {
 	return []command.Row{
 		{
-			Name: "connect", Group: command.GroupRing, Where: command.Line, Claims: true,
+			Name: "connect", Group: command.GroupRing, Where: command.Line, Concurrency: command.Exclusive,
 			Summary: "Take all steps at once, closing the ring that there is",
 			Long: `Closes the ring that there is, and takes all steps of a bring-up: open, init,
 exchange, rtr, rts, ping, with all nodes of the list: reconnect leaves some out.
@@ -184,7 +184,7 @@ ranks connect at the same time; followers do by themselves.`,
 		},
 		reconnectRow(),
 		{
-			Name: "open", Group: command.GroupRing, Where: command.Line, Claims: true,
+			Name: "open", Group: command.GroupRing, Where: command.Line, Concurrency: command.Exclusive,
 			Summary: "Step 1: listen, and open the device: PD, CQ",
 			Long: `Binds the TCP port of the exchange, chooses the local address and the GID, and
 opens the device with a protection domain and a completion queue.`,
@@ -192,7 +192,7 @@ opens the device with a protection domain and a completion queue.`,
 			Settings: settingsOfOpen, Run: runOpen,
 		},
 		{
-			Name: "init", Group: command.GroupRing, Where: command.Line, Needs: command.Opened, Claims: true,
+			Name: "init", Group: command.GroupRing, Where: command.Line, Needs: command.Opened, Concurrency: command.Exclusive,
 			Summary: "Step 2: create the queue pairs, register memory, go to INIT",
 			Long: `Creates a queue pair to each neighbour, registers its slots and message
 buffers, takes it from RESET to INIT and posts the receives.`,
@@ -206,7 +206,7 @@ buffers, takes it from RESET to INIT and posts the receives.`,
 			Run: runStep(func(ctx context.Context, r *ring.Ring, v ring.Values) error { return r.Init(ctx, v) }),
 		},
 		{
-			Name: "exchange", Group: command.GroupRing, Where: command.Line, Needs: command.Opened, Claims: true,
+			Name: "exchange", Group: command.GroupRing, Where: command.Line, Needs: command.Opened, Concurrency: command.Exclusive,
 			Summary: "Step 3: swap QPN, PSN, GID, MTU, addresses and rkeys over TCP",
 			Long: `Connects to both neighbours over TCP, in whatever order the nodes start, and
 swaps what the queue pairs and regions are called. Repeated, it tells the
@@ -214,7 +214,7 @@ neighbours what holds now and takes what they say now.`,
 			Run: runStep(func(ctx context.Context, r *ring.Ring, _ ring.Values) error { return r.Exchange(ctx) }),
 		},
 		{
-			Name: "rtr", Group: command.GroupRing, Where: command.Line, Needs: command.Opened, Claims: true,
+			Name: "rtr", Group: command.GroupRing, Where: command.Line, Needs: command.Opened, Concurrency: command.Exclusive,
 			Summary: "Step 4: compare both ends, go to RTR: ready to receive",
 			Long: `Compares both ends of each edge and takes the queue pairs to RTR with the
 peer's QPN, PSN, GID and MTU. Flags give other values than the proper ones, to
@@ -237,7 +237,7 @@ see what comes of it.`,
 			Run: runStep(func(ctx context.Context, r *ring.Ring, v ring.Values) error { return r.RTR(ctx, v) }),
 		},
 		{
-			Name: "rts", Group: command.GroupRing, Where: command.Line, Needs: command.Opened, Claims: true,
+			Name: "rts", Group: command.GroupRing, Where: command.Line, Needs: command.Opened, Concurrency: command.Exclusive,
 			Summary: "Step 5: go to RTS: ready to send",
 			Long:    `Takes the queue pairs to RTS. Flags give other values than the proper ones.`,
 			Flags: func(fs *pflag.FlagSet) {
@@ -251,7 +251,7 @@ see what comes of it.`,
 			Run: runStep(func(ctx context.Context, r *ring.Ring, v ring.Values) error { return r.RTS(ctx, v) }),
 		},
 		{
-			Name: "reset", Group: command.GroupRing, Where: command.Line, Needs: command.Opened, Claims: true,
+			Name: "reset", Group: command.GroupRing, Where: command.Line, Needs: command.Opened, Concurrency: command.Exclusive,
 			Summary: "Take the queue pairs back to RESET, to walk the steps again",
 			Long: `Takes both queue pairs to RESET, whatever state they are in, ERR too. They keep
 their numbers and PSNs; what was posted is dropped. Both ends of an edge need
@@ -259,7 +259,7 @@ it; then init, exchange, rtr and rts bring them up again.`,
 			Run: runStep(func(ctx context.Context, r *ring.Ring, _ ring.Values) error { return r.Reset(ctx) }),
 		},
 		{
-			Name: "qp", Group: command.GroupLook, Where: command.Line, Pages: true, Needs: command.Opened, Own: true, Harmless: true,
+			Name: "qp", Group: command.GroupLook, Where: command.Line, Needs: command.Opened, Own: true, Harmless: true,
 			Summary: "Show what disagrees between the queue pairs and the peers'",
 			Long: `Compares every attribute of this rank's queue pairs, as they hold them now, with
 those of the neighbour's facing one, which is asked over TCP and need do
@@ -270,7 +270,7 @@ JSON and CSV have all. Needs init.`,
 			Args:  "[left | right]", Words: []string{"left", "right"}, CheckArgs: checkSide, Run: runQP,
 		},
 		{
-			Name: "close", Group: command.GroupRing, Where: command.Line, Needs: command.Opened, Claims: true,
+			Name: "close", Group: command.GroupRing, Where: command.Line, Needs: command.Opened, Concurrency: command.Exclusive,
 			Summary: "Say goodbye to the neighbours and release everything",
 			Run:     runClose,
 		},

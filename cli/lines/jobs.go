@@ -70,9 +70,7 @@ func background(ctx context.Context, s *session.Session, c command.Row, call com
 	// Where nobody leads, others have this command in their lines, too.
 	others := ring != nil && ring.Size() > 1 && !s.Leads
 	quiet := s.OnlyRank0 && !s.Interactive && ring != nil && ring.Rank() > 0
-	line := call.Job
-	call.Job = ""
-	t := repl.Task{Line: line, Grace: s.StopGrace}
+	t := repl.Task{Line: call.Text, Grace: s.StopGrace}
 	t.Waits = func() bool { return call.Turn != nil && call.Turn.Waits() }
 	t.Stop = func() bool {
 		switch {
@@ -113,7 +111,7 @@ func background(ctx context.Context, s *session.Session, c command.Row, call com
 		if exit.Code(err) == exit.Interrupted { // as this rank or another has asked
 			err = stopped{err}
 		}
-		return job.Results, &jobError{id, line, err}
+		return job.Results, &jobError{id, call.Text, err}
 	}
 	t.Tell = func(j repl.Job) {
 		state := string(j.State)

@@ -229,7 +229,7 @@ func followRing(ctx context.Context, s *session.Session, t *command.Table) (next
 // mayFollow refuses to follow where others than this machine's users reach the
 // port that the orders come through, unless a token keeps them out.
 func mayFollow(ctx context.Context, s *session.Session) error {
-	token, _, err := s.Token()
+	token, _, err := s.Secrets.Token(s.Config)
 	if err != nil || token != nil {
 		return err
 	}

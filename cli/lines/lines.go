@@ -87,22 +87,15 @@ func runLines(ctx context.Context, s *session.Session, t *command.Table, script 
 	if err != nil {
 		return err
 	}
-	w := s.Stdout
-	if s.Pager != nil {
-		w = s.Pager
-	}
 	worst := error(nil)
 	for _, each := range commands {
-		err := t.RunLine(ctx, w, each.Words, each.Job, func(ctx context.Context, c command.Row, call command.Call) error {
+		err := t.RunLine(ctx, s.Stdout, each.Words, each.Job, func(ctx context.Context, c command.Row, call command.Call) error {
 			call.Text = strings.Join(each.Words, " ")
 			if each.Job {
-				call.Job = call.Text
+				return background(ctx, s, c, call)
 			}
-			return perform(ctx, s, c, call)
+			return foreground(ctx, s, c, call)
 		})
-		if s.Pager != nil {
-			err = errors.Join(err, s.Pager.Show(ctx))
-		}
 		switch {
 		case errors.Is(err, exit.ErrQuit):
 			return worst
@@ -134,14 +127,6 @@ func keptGoing(ctx context.Context, s *session.Session, err error) error {
 	return nil
 }
 
-// perform runs one command of a line, or starts it.
-func perform(ctx context.Context, s *session.Session, c command.Row, call command.Call) error {
-	if call.Job != "" {
-		return background(ctx, s, c, call)
-	}
-	return foreground(ctx, s, c, call)
-}
-
 // foreground runs one command of a line: here, or on all ranks if this one leads
 // them and the command is about the ring.
 func foreground(ctx context.Context, s *session.Session, c command.Row, call command.Call) error {
@@ -167,7 +152,7 @@ func foreground(ctx context.Context, s *session.Session, c command.Row, call com
 func told(ctx context.Context, s *session.Session, c command.Row, err error) error {
 	s.Parent.Hear()
 	var over *session.OverError
-	if (c.Claims || c.Needs == command.Ready) && !errors.As(err, &over) {
+	if c.UsesRing() && !errors.As(err, &over) {
 		err = failure.Explain(ctx, s, c.Name, err)
 		if ctx.Err() == nil {
 			failure.KeepRecord(s, c.Name, err)
@@ -200,8 +185,7 @@ func noShell(c command.Row) error {
 }
 
 func start(ctx context.Context, s *session.Session, c command.Row, call command.Call) error {
-	usesRing := c.Claims || c.Needs == command.Ready
-	if usesRing && s.Turns != nil {
+	if c.UsesRing() && s.Turns != nil {
 		end, err := turn(ctx, s, c, call)
 		if err != nil {
 			return err
@@ -211,14 +195,11 @@ func start(ctx context.Context, s *session.Session, c command.Row, call command.
 	if c.Typed && s.Shell == nil { // in a file that a script sources
 		return noShell(c)
 	}
-	if usesRing || !s.Interactive && (s.Jobs == nil || len(s.Jobs.List()) == 0) {
+	if c.UsesRing() || !s.Interactive && (s.Jobs == nil || len(s.Jobs.List()) == 0) {
 		s.Does(c.Name)
 		defer s.Does("")
 	}
 	defer s.Speak()()
-	if c.Pages && s.Pager != nil {
-		defer s.Out.Into(s.Pager)()
-	}
 	if s.Running != nil {
 		s.Running.Store(&session.Running{Name: c.Name, Stops: c.Stops})
 		defer s.Running.Store(nil)

@@ -204,7 +204,7 @@ func run(ctx context.Context, s *session.Session, call command.Call) (err error)
 		return err
 	}
 	c := &report{s: s, mode: mode, how: howOf(call.Flags), all: command.IsOn(call.Flags, "pairs"), begun: time.Now()}
-	c.hosts = s.HostsOf(m.Ring.Nodes())
+	c.hosts = s.Launcher.HostsOf(m.Ring.Nodes())
 	all, err := session.Share(ctx, m, c.plan())
 	if err != nil {
 		return err

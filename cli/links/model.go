@@ -41,7 +41,7 @@ const (
 // ModelRow is `model`.
 func ModelRow() command.Row {
 	return command.Row{
-		Name: "model", Group: command.GroupLook, Where: command.Process | command.Line, Pages: true, Own: true, Harmless: true,
+		Name: "model", Group: command.GroupLook, Where: command.Process | command.Line, Own: true, Harmless: true,
 		Summary: "Reckon how long operations should take, and by which algorithm",
 		Long: `Reckons how long an operation should take on a cluster, by each algorithm and
 protocol and for each size, and which is the fastest from which size on. Nothing

@@ -53,11 +53,11 @@ func startProcesses(s *session.Session, first, n int, args []string, list string
 	}
 	token := seal.Random() // this ring's alone
 	if first > 0 {         // the others are of this process
-		s.UseToken(token)
+		s.Secrets.Use(token)
 	}
 	// The user's own is for rings of several hosts.
 	args = slices.DeleteFunc(slices.Clone(args), func(arg string) bool { return strings.HasPrefix(arg, "--token-file=") })
-	secrets, err := s.HandOver(token)
+	secrets, err := s.Secrets.HandOver(s.Config, token)
 	if err != nil {
 		return nil, err
 	}

@@ -40,7 +40,7 @@ func flags(fs *pflag.FlagSet) {
 // Row is the line `path`.
 func Row() command.Row {
 	return command.Row{
-		Name: name, Group: command.GroupLook, Where: command.Line, Needs: command.Ready, Diagnoses: true, Pages: true, Harmless: true,
+		Name: name, Group: command.GroupLook, Where: command.Line, Needs: command.Ready, Diagnoses: true, Harmless: true,
 		Summary: "Look at what the paths between neighbours carry, each way",
 		Long: `Looks at the path from each rank to each neighbour, all ranks at once, a row for
 each check and direction:

@@ -64,14 +64,6 @@ func (p *Printer) Unshown() *Printer {
 	return unshown
 }
 
-// Into has what is printed go to another writer, which leads to the same terminal, until
-// the returned function is called.
-func (p *Printer) Into(w io.Writer) (back func()) {
-	was := p.w
-	p.w = w
-	return func() { p.w = was }
-}
-
 // SetColor overrides whether tables are coloured.
 func (p *Printer) SetColor(on bool) { p.color = on }
 

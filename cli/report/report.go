@@ -177,7 +177,7 @@ func target(s *session.Session, call command.Call, folder string) (string, error
 
 // pack writes what a report of this node is.
 func (a About) pack(ctx context.Context, w io.Writer, folder, title string, now time.Time) (Packed, error) {
-	z := newArchive(w, folder, now, a.Session.Secrets())
+	z := newArchive(w, folder, now, a.Session.Secrets.Forms(a.Session.Config))
 	err := z.add(ctx, a.parts())
 	if err == nil {
 		err = z.close(title)

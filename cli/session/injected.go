@@ -2,6 +2,7 @@ package session
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"ringcli/verbs"
@@ -27,11 +28,12 @@ func (s *Session) Inject(text string) error {
 // by rank, or that of all ranks.
 func (p *Place) SetInjected(texts ...string) {
 	var parts []string
+	same := len(slices.Compact(slices.Clone(texts))) == 1
 	for rank, text := range texts {
 		if text == verbs.NoFaults {
 			continue
 		}
-		if same(texts) {
+		if same {
 			parts = []string{text}
 			break
 		}
@@ -40,15 +42,6 @@ func (p *Place) SetInjected(texts ...string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.injected = parts
-}
-
-func same(texts []string) bool {
-	for _, t := range texts {
-		if t != texts[0] {
-			return false
-		}
-	}
-	return true
 }
 
 // AddInjected remembers one thing more that is done on purpose.

@@ -69,12 +69,12 @@ func (s *Session) Join(ctx context.Context, patience time.Duration) error {
 		for rank, place := range places {
 			left[rank] = whole[place]
 		}
-		s.Ledger.Joined(index, 0, s.HostsOf(left))
+		s.Ledger.Joined(index, 0, s.Launcher.HostsOf(left))
 	}
 	s.Ring, err = ring.Connect(ctx, []string{list}, index, o)
 	end()
 	if err != nil {
-		return &BringUpError{s.apart(err), errors.As(err, new(*ring.MetError))}
+		return &BringUpError{s.Launcher.apart(err), errors.As(err, new(*ring.MetError))}
 	}
 	if s.Ring.Control().Diagnosing() {
 		s.Member = &Member{Ring: s.Ring, Command: "connect", Injected: s.Place.Injected}
@@ -97,7 +97,7 @@ func (s *Session) Join(ctx context.Context, patience time.Duration) error {
 		_, _, _ = s.Ring.Ends().Both(ctx, side.Edge())
 	}
 	trace.SetRank(s.Ring.Rank())
-	s.Ledger.Joined(s.Ring.Rank(), s.Ring.Size(), s.HostsOf(s.Ring.Nodes()))
+	s.Ledger.Joined(s.Ring.Rank(), s.Ring.Size(), s.Launcher.HostsOf(s.Ring.Nodes()))
 	s.Place.joined(s)
 	s.Does("")
 	return nil
@@ -187,12 +187,12 @@ func (s *Session) Ready(ctx context.Context) error {
 func (s *Session) RingOptions() (o ring.Options, err error) {
 	o = ring.Options{Wait: verbs.WaitYield, Waits: s.Waits, History: &s.Place.History} // one rank in this process
 	o.Without, o.Decision, o.Follows = s.Place.Without, s.Place.Decision, s.Follows
-	o.Names, o.Diagnosing, o.ByHand = s.names, s.Place.Diagnosing, s.Place.Diagnosing
+	o.Names, o.Diagnosing, o.ByHand = s.Launcher.names, s.Place.Diagnosing, s.Place.Diagnosing
 	if err := s.Config.CheckForeign("num-channels", "buffer-size"); err != nil {
 		return o, err
 	}
 	s.Config.Fill(&o)
-	o.Token, _, err = s.Token()
+	o.Token, _, err = s.Secrets.Token(s.Config)
 	return o, err
 }
 
@@ -242,15 +242,6 @@ func (s *Session) RanksHere() int {
 		return 1
 	}
 	return ranksOn(nodes, index)
-}
-
-// mostOnAHost is how many ranks of the list the host has that has most of them.
-func (s *Session) mostOnAHost() (most int) {
-	nodes, _ := hosts.Parse(s.Config.String("list"), s.Config.Int("tcp-port")) // joining reports it
-	for i := range nodes {
-		most = max(most, ranksOn(nodes, i))
-	}
-	return most
 }
 
 // DropMember closes what computes over the ring, before the queue pairs under

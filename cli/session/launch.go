@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/netip"
 	"strconv"
 	"time"
 
@@ -73,12 +74,12 @@ func (s *Session) Launch(ctx context.Context, alone bool) (ok bool, err error) {
 		if err = s.share(); err != nil {
 			return false, err
 		}
-		if o.Token, _, err = s.Token(); err != nil {
+		if o.Token, _, err = s.Secrets.Token(s.Config); err != nil {
 			return false, err
 		}
 		r, err := s.gather(ctx, kind, o, port)
 		if err == nil {
-			err = s.named(r)
+			err = s.Launcher.named(r, c.Int("tcp-port"))
 		}
 		if err != nil {
 			return false, err
@@ -90,15 +91,20 @@ func (s *Session) Launch(ctx context.Context, alone bool) (ok bool, err error) {
 			return false, err
 		}
 	}
-	if s.Launched {
-		err = s.Ledger.CheckApart(s.mostOnAHost())
+	if s.Launcher.Started {
+		nodes, _ := hosts.Parse(list, c.Int("tcp-port")) // joining reports it
+		most := 0
+		for i := range nodes {
+			most = max(most, ranksOn(nodes, i))
+		}
+		err = s.Ledger.CheckApart(most)
 	}
 	return err == nil, err
 }
 
 // share is for a rank that a launcher has started: its streams are those of the other ranks.
 func (s *Session) share() error {
-	s.Launched = true // by one command line for all
+	s.Launcher.Started = true // by one command line for all
 	trace.ShareStreams()
 	s.Out, s.Progress = s.Printer(), NewProgress(s.Stderr)
 	return s.SetTrace()
@@ -175,35 +181,43 @@ func (s *Session) gather(ctx context.Context, kind string, o launch.Options, por
 	return r, nil
 }
 
-// named remembers what the hosts of a launcher's ring are called, whose list has addresses.
-func (s *Session) named(r *launch.Ring) error {
-	nodes, err := hosts.Parse(r.List, s.Config.Int("tcp-port"))
+// Launcher is what this process knows of the launcher that has started it.
+type Launcher struct {
+	// Started says that a launcher has started the ranks.
+	Started  bool
+	names    map[hosts.Node]string // of the hosts of its ring, whose list has addresses
+	networks []netip.Prefix        // that these have in common besides the ring's
+	over     context.Context       // of Over; nil if Patient was not asked
+}
+
+// named remembers what the hosts of a launcher's ring are called.
+func (l *Launcher) named(r *launch.Ring, tcpPort int) error {
+	nodes, err := hosts.Parse(r.List, tcpPort)
 	if err != nil {
 		return err
 	}
-	s.networks = r.Others
-	s.names = map[hosts.Node]string{}
+	l.networks, l.names = r.Others, map[hosts.Node]string{}
 	for rank, node := range nodes {
-		s.names[node] = r.Names[rank]
+		l.names[node] = r.Names[rank]
 	}
 	return nil
 }
 
 // apart adds to the error of a ring whose ranks do not reach each other which other network a
 // launcher's ranks have in common.
-func (s *Session) apart(err error) error {
+func (l *Launcher) apart(err error) error {
 	code := diagnose.FailureCode(err)
-	if len(s.networks) == 0 || code != codes.Unreachable && code != codes.Absent {
+	if len(l.networks) == 0 || code != codes.Unreachable && code != codes.Absent {
 		return err
 	}
-	return fmt.Errorf("%w; all hosts have an address in %s, too: --advertise %s would take that network", err, s.networks[0], s.networks[0])
+	return fmt.Errorf("%w; all hosts have an address in %s, too: --advertise %s would take that network", err, l.networks[0], l.networks[0])
 }
 
 // HostsOf are the nodes' hosts: by their names, where a launcher has started the ranks, else as
 // the list has them.
-func (s *Session) HostsOf(nodes []hosts.Node) (list []string) {
+func (l *Launcher) HostsOf(nodes []hosts.Node) (list []string) {
 	for _, n := range nodes {
-		list = append(list, cmp.Or(s.names[n], n.Host))
+		list = append(list, cmp.Or(l.names[n], n.Host))
 	}
 	return list
 }
@@ -220,8 +234,8 @@ func patience() (all, last time.Duration) {
 }
 
 // Patient is ctx, whose end comes that much later if a launcher has started this process.
-func (s *Session) Patient(ctx context.Context) context.Context {
-	if !s.Launched {
+func (l *Launcher) Patient(ctx context.Context) context.Context {
+	if !l.Started {
 		return ctx
 	}
 	after := func(d time.Duration) context.Context {
@@ -230,15 +244,15 @@ func (s *Session) Patient(ctx context.Context) context.Context {
 		return late
 	}
 	all, last := patience()
-	s.over = after(all - last)
+	l.over = after(all - last)
 	return after(all)
 }
 
 // Over is what a command's context was in the end: what has failed once it is done is the
 // interruption's doing.
-func (s *Session) Over(ctx context.Context) context.Context {
-	if s.over != nil {
-		return s.over
+func (l *Launcher) Over(ctx context.Context) context.Context {
+	if l.over != nil {
+		return l.over
 	}
 	return ctx
 }

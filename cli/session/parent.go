@@ -75,7 +75,7 @@ func (s *Session) Adopt(ctx context.Context, flags *pflag.FlagSet) error {
 		s.Parent.report = os.NewFile(uintptr(fd), "pipe to the parent")
 	}
 	if fd, err := flags.GetInt(SecretsFlag); err == nil && fd >= 3 {
-		if err := s.takeOver(fd); err != nil {
+		if err := s.Secrets.takeOver(fd); err != nil {
 			return err
 		}
 	}

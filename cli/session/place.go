@@ -73,14 +73,9 @@ func (s *Session) TakeBack() {
 	p.Without = nil
 }
 
-// Regroup leaves the ring that there is, if any, which is over for a reason or nil, and
+// Rejoin leaves the ring that there is, if any, which is over for a reason or nil, and
 // joins the next one of the same list, without some entries. A leader has its followers
-// do the same.
-func (s *Session) Regroup(ctx context.Context, without []int, leads bool, over error) error {
-	return s.Rejoin(ctx, without, leads, over, 0)
-}
-
-// Rejoin is Regroup with the time that the other ranks may take to appear; 0 means --timeout.
+// do the same. patience is how long the other ranks may take to appear; 0 means --timeout.
 func (s *Session) Rejoin(ctx context.Context, without []int, leads bool, over error, patience time.Duration) error {
 	whole, _, err := s.Whole()
 	if err != nil {

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/netip"
 	"strings"
 	"sync/atomic"
 
@@ -17,7 +16,6 @@ import (
 	"ringcli/configs/codes"
 	"ringcli/repl"
 	"ringcli/ring"
-	"ringcli/ring/bootstrap/hosts"
 	"ringcli/trace"
 )
 
@@ -30,7 +28,6 @@ type Session struct {
 	*common
 	Config   *configs.Config // line
 	Out      *render.Printer // line
-	Pager    *render.Pager   // line; of what is read at once; nil where nobody reads
 	Progress *Progress       // its own lock; nil in the background, which has no line on the screen
 
 	Ring   *ring.Ring // claim; nil before `open`
@@ -65,19 +62,13 @@ type common struct {
 	// OnlyRank0 has what all ranks do together printed by rank 0 alone.
 	OnlyRank0 bool
 	// Follows says that this rank takes the leader's commands.
-	Follows bool
-	// Launched says that a launcher has started the ranks.
-	Launched bool
-	names    map[hosts.Node]string // of the hosts of a ring that was launched
-	networks []netip.Prefix        // networks that these have in common besides the ring's
-	over     context.Context       // of Over; nil if Patient was not asked
+	Follows  bool
+	Launcher Launcher
 	// Local says that the other ranks are children of this process.
 	Local bool
 	// Parent is set in a child of `local`.
-	Parent   *Parent
-	secret   []byte   // the token, of the environment or of this process's own
-	others   [][]byte // that this process was given and does not use
-	ownToken bool
+	Parent  *Parent
+	Secrets Secrets
 	// Ledger keeps what is found, for machines; nil where none is asked for.
 	Ledger *ledger.Ledger
 	// Shell is nil where no lines are typed.

@@ -21,7 +21,7 @@ func Without(names []string, some ...string) []string {
 }
 
 // ProcessSettings are the settings that are flags of every process command.
-var ProcessSettings = []string{"output", "csv-table", "pager", "trace", "trace-format", "junit", "metrics", "log-file", "log-size"}
+var ProcessSettings = []string{"output", "csv-table", "trace", "trace-format", "junit", "metrics", "log-file", "log-size"}
 
 // OperationSettings are those that each operation takes anew.
 var OperationSettings = []string{"algorithm", "protocol", "segment", "depth"}

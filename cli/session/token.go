@@ -79,12 +79,20 @@ func eraseVariable(name string) error {
 	return errors.Join(err, memory.Close())
 }
 
-// SetToken sets what TakeToken has returned.
-func (s *Session) SetToken(token []byte) { s.secret = token }
+// Secrets are the tokens that this process was given. They do not change once the first
+// line runs.
+type Secrets struct {
+	token  []byte   // of the environment, or of this process's own
+	own    bool     // it is this process's own, and no setting replaces it
+	others [][]byte // that this process was given and does not use
+}
 
-// UseToken gives this process a token that is nobody's setting.
-func (s *Session) UseToken(secret []byte) {
-	s.others, s.secret, s.ownToken = append(s.others, s.secret), secret, true
+// Set sets what TakeToken has returned.
+func (x *Secrets) Set(token []byte) { x.token = token }
+
+// Use gives this process a token that is nobody's setting.
+func (x *Secrets) Use(token []byte) {
+	x.others, x.token, x.own = append(x.others, x.token), token, true
 }
 
 // handover is what a parent hands over to its children: the token of their ring, and what
@@ -96,40 +104,40 @@ type handover struct {
 
 // HandOver returns a file in memory with a token for children, each of which gets it as the
 // descriptor of SecretsFlag. Arguments and variables would show the token to others.
-func (s *Session) HandOver(token []byte) (*os.File, error) {
+func (x *Secrets) HandOver(c *configs.Config, token []byte) (*os.File, error) {
 	fd, err := unix.MemfdCreate("ringcli-secrets", unix.MFD_CLOEXEC)
 	if err != nil {
 		return nil, fmt.Errorf("make a file in memory for the token: %w", err)
 	}
 	f := os.NewFile(uintptr(fd), "the children's token")
-	if err := json.NewEncoder(f).Encode(handover{token, s.given()}); err != nil {
+	if err := json.NewEncoder(f).Encode(handover{token, x.given(c)}); err != nil {
 		return nil, errors.Join(fmt.Errorf("write the token: %w", err), f.Close())
 	}
 	return f, nil
 }
 
 // takeOver takes what the parent has handed over. All children share the file and its offset.
-func (s *Session) takeOver(fd int) error {
+func (x *Secrets) takeOver(fd int) error {
 	f := os.NewFile(uintptr(fd), "the parent's token")
 	var h handover
 	if err := errors.Join(json.NewDecoder(io.NewSectionReader(f, 0, math.MaxInt64)).Decode(&h), f.Close()); err != nil {
 		return fmt.Errorf("the parent's token: %w", err)
 	}
-	s.UseToken(h.Token)
-	s.others = append(s.others, h.Others...)
+	x.Use(h.Token)
+	x.others = append(x.others, h.Others...)
 	return nil
 }
 
 // Token returns the ring's token, nil if there is none: from the file that a flag or the
 // shell names, or the variable, or the file that another variable or the configuration
 // names. from says so.
-func (s *Session) Token() (token *seal.Token, from string, err error) {
-	file := s.Config.Get("token-file")
-	path := s.Config.String("token-file")
+func (x *Secrets) Token(c *configs.Config) (token *seal.Token, from string, err error) {
+	file := c.Get("token-file")
+	path := file.String()
 	named := path != "" && (file.Origin.Source == configs.FromFlag || file.Origin.Source == configs.FromShell)
 	switch {
-	case s.ownToken, len(s.secret) > 0 && !named:
-		token, err = seal.New(s.secret)
+	case x.own, len(x.token) > 0 && !named:
+		token, err = seal.New(x.token)
 		return token, "env " + TokenVar, err
 	case path == "":
 		return nil, "", nil
@@ -145,19 +153,19 @@ func (s *Session) Token() (token *seal.Token, from string, err error) {
 }
 
 // given are the tokens that this process and its parent were given.
-func (s *Session) given() [][]byte {
-	list := append(slices.Clone(s.others), s.secret)
-	if path := s.Config.String("token-file"); path != "" {
+func (x *Secrets) given(c *configs.Config) [][]byte {
+	list := append(slices.Clone(x.others), x.token)
+	if path := c.String("token-file"); path != "" {
 		secret, _ := readToken(path) // what cannot be read is in nothing that this process writes
 		list = append(list, secret)
 	}
 	return slices.DeleteFunc(list, func(secret []byte) bool { return len(secret) == 0 })
 }
 
-// Secrets are the tokens that this process was given, in each form that they may show in,
+// Forms are the tokens that this process was given, in each form that they may show in,
 // for who keeps them out of what others see.
-func (s *Session) Secrets() (list [][]byte) {
-	for _, secret := range s.given() {
+func (x *Secrets) Forms(c *configs.Config) (list [][]byte) {
+	for _, secret := range x.given(c) {
 		quoted, _ := json.Marshal(string(secret)) // a string never fails
 		list = append(list, secret, quoted[1:len(quoted)-1])
 	}

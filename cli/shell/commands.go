@@ -10,8 +10,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/spf13/pflag"
-
 	"ringcli/cli/about"
 	"ringcli/cli/command"
 	"ringcli/cli/devices"
@@ -32,8 +30,7 @@ func Rows() []command.Row {
 			Name: "set", Group: command.GroupShell, Where: command.Line, Own: true,
 			Summary: "Give a setting another value, for this session",
 			Long: `Gives a setting another value, for this session of this rank, and says from when
-it holds: output, traces and timeout at once, the pager from the next line,
-inject too if there is a ring,
+it holds: output, traces and timeout at once, inject too if there is a ring,
 algorithm, protocol, segment and depth from the next operation, and what a ring
 is made with from the next connect or open. show lists all settings; a command's
 own flag comes first.`,
@@ -48,18 +45,18 @@ own flag comes first.`,
 			},
 		},
 		{
-			Name: "show", Group: command.GroupShell, Where: command.Line, Pages: true, Own: true, Harmless: true,
+			Name: "show", Group: command.GroupShell, Where: command.Line, Own: true, Harmless: true,
 			Summary: "Show the settings in force, or one of them",
 			Args:    "[NAME]", Complete: completeSetting, CheckArgs: countArgs("show", 0, 1, "at most one setting"), Run: runShow,
 		},
 		{
-			Name: "source", Group: command.GroupShell, Where: command.Line, Own: true, Lasts: true,
+			Name: "source", Group: command.GroupShell, Where: command.Line, Own: true, Concurrency: command.Lasting,
 			Summary: "Run the commands of a file, one a line",
 			Long:    "Runs the commands of a file, one a line, and stops at the first that fails. The\nname of a script that ringcli carries comes first: ./NAME is the file. In -c and\n-f the files are checked, with those that they name, before the ring is brought\nup.",
 			Args:    "FILE", Files: true, Complete: completeScripts, CheckArgs: countArgs("source", 1, 1, "a file of commands"), Check: checkSource, Run: runSource,
 		},
 		{
-			Name: "sleep", Group: command.GroupShell, Where: command.Line, Own: true, Lasts: true,
+			Name: "sleep", Group: command.GroupShell, Where: command.Line, Own: true, Concurrency: command.Lasting,
 			Summary: "Wait, unless the ring fails meanwhile", Args: "DURATION", Words: []string{"1s", "10s", "1m"}, CheckArgs: checkDuration("sleep", 1, 1),
 			Run: func(ctx context.Context, s *session.Session, call command.Call) error {
 				d, _ := time.ParseDuration(call.Args[0]) // which CheckArgs has read
@@ -67,7 +64,7 @@ own flag comes first.`,
 			},
 		},
 		{
-			Name: "watch", Group: command.GroupShell, Where: command.Line, Own: true, Lasts: true, Typed: true, Verbatim: true,
+			Name: "watch", Group: command.GroupShell, Where: command.Line, Own: true, Concurrency: command.Lasting, Typed: true, Verbatim: true,
 			Summary: "Run a command again and again until Ctrl-C",
 			Example: "  watch 2s counters\n  watch 5s all-reduce --size 1M --duration 1s", Args: "INTERVAL COMMAND...", Words: []string{"1s", "2s", "10s"}, CheckArgs: checkDuration("watch", 2, 1<<10),
 			Run: func(ctx context.Context, s *session.Session, call command.Call) error {
@@ -114,7 +111,7 @@ own flag comes first.`,
 			},
 		},
 		{
-			Name: "history", Group: command.GroupShell, Where: command.Line, Pages: true, Own: true, Typed: true,
+			Name: "history", Group: command.GroupShell, Where: command.Line, Own: true, Typed: true,
 			Summary: "List the lines that were typed", Args: "[N]", Words: []string{"20", "100"},
 			CheckArgs: countArgs("history", 0, 1, "at most a number of lines"), Run: runHistory,
 		},
@@ -153,17 +150,12 @@ What they have printed is what expect looks at then.`,
 			Name: "stop", Group: command.GroupShell, Where: command.Line, Own: true,
 			Summary: "Have a command in the background stop at its next boundary",
 			Long: `Asks a command in the background to stop at its next boundary, on all ranks
-together, which leaves the ring usable; with --now it is cancelled (cancel). One
-that waits for its turn is taken out of the line; where no rank leads it stops
-when its turn comes, since other ranks have it in their lines, too.`,
+together, which leaves the ring usable; cancel ends it at once. One that waits
+for its turn is taken out of the line; where no rank leads it stops when its
+turn comes, since other ranks have it in their lines, too.`,
 			Args: "[JOB]", Words: []string{"1", "2"}, CheckArgs: checkJob("stop"),
-			Flags: func(fs *pflag.FlagSet) { fs.Bool("now", false, "cancel it instead") },
 			Run: func(_ context.Context, s *session.Session, call command.Call) error {
-				end := s.Jobs.Stop
-				if command.IsOn(call.Flags, "now") {
-					end = s.Jobs.Cancel
-				}
-				return endJob(s, call, end)
+				return endJob(s, call, s.Jobs.Stop)
 			},
 		},
 		{
@@ -259,8 +251,6 @@ func set(s *session.Session, name, value string) error {
 		from = "now"
 	case name == "output", name == "csv-table":
 		s.Out, from = s.Printer(), "now"
-	case name == "pager":
-		from = "the next line"
 	case slices.Contains(session.ProcessSettings, name):
 		if err := s.SetTrace(); err != nil {
 			return err

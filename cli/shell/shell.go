@@ -204,11 +204,6 @@ func (h *host) fork(ctx context.Context) *session.Session {
 	}
 	s := h.Base.Fork()
 	h.front = s
-	if repl.Typed(ctx) && s.Shell.Interactive() {
-		if s.Pager = render.NewPager(s.Stdout, s.Config.String("pager")); s.Pager != nil {
-			s.Pager.Lend = s.Shell.Lend
-		}
-	}
 	return s
 }
 

@@ -29,7 +29,7 @@ import (
 // Rows are the prints and the flight recorder.
 func Rows() []command.Row {
 	return []command.Row{{
-		Name: "trace", Group: command.GroupLook, Where: command.Process | command.Line, Pages: true, Own: true,
+		Name: "trace", Group: command.GroupLook, Where: command.Process | command.Line, Own: true,
 		Summary: "Switch prints; keep, merge and show what was recorded",
 		Long: `Without an argument it shows the levels in force and whether the flight recorder
 is on. Each rank has one, always on: it keeps the last operations, steps and

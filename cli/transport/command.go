@@ -178,7 +178,7 @@ func run(ctx context.Context, s *session.Session, call command.Call) error {
 // sizesOf are those from the least to the greatest, by doubling.
 func sizesOf(s *session.Session, call command.Call) ([]uint64, error) {
 	least, most := command.SizeOf(call.Flags, "begin"), command.SizeOf(call.Flags, "end")
-	token, _, err := s.Token()
+	token, _, err := s.Secrets.Token(s.Config)
 	if err != nil {
 		return nil, err
 	}

@@ -183,7 +183,7 @@ var Protocol = &oob.Protocol{
 
 // dial calls a server.
 func dial(ctx context.Context, s *session.Session, address string, timeout time.Duration) (*oob.Conn, error) {
-	token, _, err := s.Token()
+	token, _, err := s.Secrets.Token(s.Config)
 	if err != nil {
 		return nil, err
 	}

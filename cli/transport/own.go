@@ -25,7 +25,7 @@ const startWithin = 30 * time.Second
 // the two have a token of their own.
 func ownServer(ctx context.Context, s *session.Session, call command.Call) (address string, end func() error, err error) {
 	token := seal.Random()
-	secrets, err := s.HandOver(token)
+	secrets, err := s.Secrets.HandOver(s.Config, token)
 	if err != nil {
 		return "", nil, err
 	}
@@ -57,7 +57,7 @@ func ownServer(ctx context.Context, s *session.Session, call command.Call) (addr
 	if err != nil {
 		return "", nil, errors.Join(fmt.Errorf("start the server: %w", err), pipe.Close(), heard.Close())
 	}
-	s.UseToken(token)
+	s.Secrets.Use(token)
 	defer context.AfterFunc(ctx, func() { _ = heard.SetReadDeadline(time.Now()) })()
 	_ = heard.SetReadDeadline(time.Now().Add(startWithin)) // a pipe takes one
 	var r ServeResult

@@ -62,7 +62,7 @@ func runServe(ctx context.Context, s *session.Session, call command.Call) (err e
 	if err != nil {
 		return err
 	}
-	token, _, err := s.Token()
+	token, _, err := s.Secrets.Token(s.Config)
 	if err != nil {
 		return err
 	}
