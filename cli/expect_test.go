@@ -1,22 +1,18 @@
-package shell_test
+package cli
 
 import (
 	"strings"
 	"testing"
 
 	"ringcli/cli/bench"
-	"ringcli/cli/command"
 	"ringcli/cli/exit"
 	"ringcli/cli/lines"
 	"ringcli/cli/render"
 	"ringcli/cli/session"
-	"ringcli/cli/shell"
 	"ringcli/collective"
 )
 
 func TestExpect(t *testing.T) {
-	table := command.NewTable()
-	table.Add(shell.ExpectRow(), command.Row{Name: "other", Group: command.GroupShell, Where: command.Line}) // help is in this group
 	zero, three := uint64(0), uint64(3)
 	good := bench.Measurement{Command: "all-reduce", OK: true, Bytes: 1 << 20, Protocol: collective.Eager, BusBW: 1.75, Wrong: &zero}
 	slow := good
@@ -73,7 +69,7 @@ func TestExpect(t *testing.T) {
 	} {
 		s := session.New(nil, t.Output(), nil, nil, nil)
 		s.Results, s.Out = c.results, render.New(t.Output(), render.Table)
-		err := lines.Run(t.Context(), s, table, "expect "+c.line)
+		err := lines.Run(t.Context(), s, testTable, "expect "+c.line)
 		if code := exit.Code(err); code != c.code || err != nil && !strings.Contains(err.Error(), c.says) {
 			t.Errorf("expect %s: exit code %d, %v; want %d, %q", c.line, code, err, c.code, c.says)
 		}
