@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"math"
 	"net"
 	"os"
 	"slices"
@@ -126,7 +127,7 @@ type linkState struct {
 }
 
 // linkStateOf reads an RTM_NEWLINK. The flags of struct ifinfomsg follow a carrier late, the attribute
-// does not.
+// does not; notices of bridges and of wireless interfaces lack it.
 func linkStateOf(m *syscall.NetlinkMessage) (index int, s linkState, ok bool) {
 	if m.Header.Type != unix.RTM_NEWLINK || len(m.Data) < unix.SizeofIfInfomsg {
 		return 0, s, false
@@ -139,33 +140,46 @@ func linkStateOf(m *syscall.NetlinkMessage) (index int, s linkState, ok bool) {
 	for _, a := range attributes {
 		switch {
 		case a.Attr.Type == unix.IFLA_CARRIER && len(a.Value) > 0:
-			s.carrier = s.carrier && a.Value[0] != 0
+			s.carrier, ok = s.carrier && a.Value[0] != 0, true
 		case a.Attr.Type == unix.IFLA_CARRIER_DOWN_COUNT && len(a.Value) >= 4:
 			s.losses = binary.NativeEndian.Uint32(a.Value)
 		}
 	}
-	return index, s, true
+	return index, s, ok
 }
 
-// changed takes note of a state. That a flap is over is told later.
+// changed takes note of a state. That a flap is over is told later; until then another one waits in
+// the count of losses.
 func (l *link) changed(w *linkWatch, s linkState, now time.Time) {
-	known, lost := l.asked, s.losses != l.losses
-	first := known.IsZero()
-	l.asked, l.losses = now, s.losses
-	switch {
-	case l.down.IsZero() && (!s.carrier || lost && !first):
-		l.down, l.back, l.resent = now, time.Time{}, l.retransmitted()
-		l.event(w, verbs.EventPortErr)
-		if !s.carrier {
-			return
-		}
-		l.down = known // lost and back since then
-	case l.down.IsZero(), !l.back.IsZero(), !s.carrier:
+	before, lost := l.asked, !l.asked.IsZero() && s.losses != l.losses
+	l.asked = now
+	if !l.back.IsZero() {
 		return
 	}
-	l.back = now
-	w.host.noCarrier.Add(int64(now.Sub(l.down)))
-	l.event(w, verbs.EventPortActive)
+	l.losses = s.losses
+	if l.down.IsZero() {
+		switch {
+		case !s.carrier:
+			l.down, l.resent = now, l.retransmitted()
+		case lost: // and back since then; what was resent by then is not known
+			l.down, l.resent = later(before, now.Add(-2*linkPoll)), math.MaxUint64
+		default:
+			return
+		}
+		l.event(w, verbs.EventPortErr)
+	}
+	if s.carrier {
+		l.back = now
+		w.host.noCarrier.Add(int64(now.Sub(l.down)))
+		l.event(w, verbs.EventPortActive)
+	}
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
 }
 
 func (l *link) event(w *linkWatch, what verbs.EventType) {

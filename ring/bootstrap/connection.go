@@ -68,7 +68,7 @@ type neighbours struct {
 	life    *lifetime
 	members *members
 	changes *changes
-	failure func() *Verdict // nil: the ring has not failed
+	phase   func() phase // how far the ring has come
 	epoch   func() uint32
 	handle  func(*connection, *oob.Frame) error
 	lost    func(*connection, error)
@@ -120,8 +120,11 @@ func (n *neighbours) add(side int, conn net.Conn, who identity) bool {
 	l.live, l.kill = context.WithCancelCause(n.life.ring)
 	n.sides[side].Store(l)
 	n.members.set(l.peer, who)
-	if v := n.failure(); v != nil {
-		l.send(TypeVerdict, v) // the verdict came while this end was dialling
+	switch p := n.phase(); { // verdict and goodbye may have come while this end was dialling
+	case p.failure != nil:
+		l.send(TypeVerdict, p.failure)
+	case p.leaving && !p.proposed:
+		l.send(TypeGoodbye, nil)
 	}
 	n.life.start(l.read)
 	n.life.start(l.write)

@@ -88,7 +88,7 @@ func newControl(cfg Config) *Control {
 	c.outcome = &outcome{own: own, life: c.life, members: c.members, changes: c.changes}
 	c.neighbours = &neighbours{
 		own: own, life: c.life, members: c.members, changes: c.changes,
-		failure: c.Failure, epoch: c.Epoch, handle: c.handle, lost: c.lost,
+		phase: c.outcome.phase, epoch: c.Epoch, handle: c.handle, lost: c.lost,
 	}
 	c.outcome.neighbours = c.neighbours
 	c.liveness = newLiveness(own, opened)
@@ -427,7 +427,7 @@ func (c *Control) Ask(ctx context.Context, side int, kind string, payload any) (
 func (c *Control) Goodbye() {
 	friendly := !c.failing()
 	before := c.outcome.leave()
-	friendly = friendly && !before.leaving
+	friendly = friendly && !before.over() && !before.proposed
 	if friendly {
 		c.neighbours.tell(TypeGoodbye, nil, nil)
 	}

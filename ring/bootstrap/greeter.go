@@ -286,7 +286,7 @@ func (g *greeter) replace(conn net.Conn, f *oob.Frame, h hello) (kept, stale boo
 		busy = "is ending"
 	case phase.sealed || old != nil && old.state().used:
 		busy = fmt.Sprintf("is in a ring with another rank %d (%s)", old.peer, old.who)
-	case old.here() && old.who.Instance != h.Instance:
+	case old.here() && !old.state().ended && old.who.Instance != h.Instance:
 		v = g.twins(f.Sender, old.who, old.conn.RemoteAddr(), h.identity, conn.RemoteAddr())
 	case g.callers.Leave(conn) && g.answer(conn, f, TypeWelcome, g.own.self):
 		if old != nil { // the neighbour dialled again: its first connection is dead

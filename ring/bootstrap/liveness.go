@@ -303,7 +303,7 @@ func (w *liveness) look(now time.Time) {
 				v.Evidence = append(v.Evidence, text)
 			}
 		}
-		w.outcome.propose(v, nil)
+		w.outcome.propose(v)
 	}
 }
 
@@ -421,7 +421,7 @@ func (w *liveness) blame(rank int, v *Verdict) {
 	now := time.Now()
 	w.notice(now)
 	if w.slept.Slept > 0 && now.Sub(w.sleptAt) < w.own.pace.death {
-		w.outcome.propose(w.own.verdict(KindStopped, w.own.rank, "%s %s, and what it was in failed: %s: %s", w.own.name(w.own.rank), verdict.Stood(w.slept.Slept), v.Text, verdict.CureStood), nil)
+		w.outcome.propose(w.own.verdict(KindStopped, w.own.rank, "%s %s, and what it was in failed: %s: %s", w.own.name(w.own.rank), verdict.Stood(w.slept.Slept), v.Text, verdict.CureStood))
 		return
 	}
 	p := w.of(rank)

@@ -135,10 +135,13 @@ func (o *outcome) conclude(v *Verdict, slept time.Duration) {
 	o.changes.notify()
 }
 
-func (o *outcome) propose(v *Verdict, from *connection) {
+// propose is for what this rank finds itself.
+func (o *outcome) propose(v *Verdict) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.proposeLocked(v, from)
+	if p := o.now(); !p.over() { // it may have ended since the caller looked
+		o.proposeLocked(v, nil)
+	}
 }
 
 // proposeLocked takes the better one of verdicts that are found at once, tells it on, and makes

@@ -33,12 +33,15 @@ type clock struct {
 	middle        int64   // of the recording's events
 	length        int64   // ns, of the time that they take
 	offset, drift float64 // ns, and ns for each ns
+	rate          float64 // the drift by the samples; 0 without any
 	bound         int64   // ns; -1: no chain of samples leads to it
 	doubt         float64 // ns that the correction may be off by at the first or last event
 }
 
 // edge is two recordings: of samples both orders are there, of segments the sender is first.
 type edge struct{ from, to int }
+
+func compareEdges(a, b edge) int { return cmp.Or(cmp.Compare(a.to, b.to), cmp.Compare(a.from, b.from)) }
 
 // sample says that the clock of an edge's from showed one time when that of to showed the
 // other, to within rtt/2.
@@ -53,6 +56,9 @@ const (
 	stretches = 32
 	// assumedDrift is that of quartz, where one sample alone tells nothing of drift.
 	assumedDrift = 100e-6
+	// leastRTT is the least round trip of a sample in ns: a clock that shows two times as one is in
+	// doubt all the same.
+	leastRTT = 1000
 	// unknown is the doubt of a clock without samples: some hours.
 	unknown = 1e13
 )
@@ -68,8 +74,8 @@ func newAlignment(list []trace.Recording) *alignment {
 	for i := range list {
 		for _, s := range list[i].Clock {
 			if j, ok := index[s.Peer]; ok && j != i && s.RTT >= 0 {
-				a.edges[edge{i, j}] = append(a.edges[edge{i, j}], sample{s.At, s.At + s.Offset, s.RTT})
-				a.edges[edge{j, i}] = append(a.edges[edge{j, i}], sample{s.At + s.Offset, s.At, s.RTT})
+				a.edges[edge{i, j}] = append(a.edges[edge{i, j}], sample{s.At, s.At + s.Offset, max(s.RTT, leastRTT)})
+				a.edges[edge{j, i}] = append(a.edges[edge{j, i}], sample{s.At + s.Offset, s.At, max(s.RTT, leastRTT)})
 			}
 		}
 	}
@@ -95,14 +101,15 @@ func window(r trace.Recording) (first, last int64) {
 func (a *alignment) place() {
 	for {
 		var next clock
+		var best edge
 		at := -1
 		for e, samples := range a.edges {
 			if a.clocks[e.from].bound < 0 || a.clocks[e.to].bound >= 0 {
 				continue
 			}
 			half := slices.MinFunc(samples, func(a, b sample) int { return cmp.Compare(a.rtt, b.rtt) }).rtt / 2
-			if bound := a.clocks[e.from].bound + half; at < 0 || bound < next.bound || bound == next.bound && e.to < at {
-				at, next = e.to, a.correct(e)
+			if bound := a.clocks[e.from].bound + half; at < 0 || bound < next.bound || bound == next.bound && compareEdges(e, best) < 0 {
+				at, next, best = e.to, a.correct(e), e
 				next.bound = bound
 			}
 		}
@@ -140,7 +147,7 @@ func (a *alignment) correct(e edge) clock {
 	if s != t {
 		c.drift = (addT - addS) / float64(t.to-s.to)
 	}
-	c.offset = addS - c.drift*float64(s.to-c.middle)
+	c.rate, c.offset = c.drift, addS-c.drift*float64(s.to-c.middle)
 	c.doubt = a.clocks[e.from].doubt + least
 	return c
 }

@@ -69,6 +69,9 @@ const (
 	// passes and sweeps bound the search. Each pass adds the earliest segment of each pair of
 	// ranks; a handful of passes is the rule.
 	passes, sweeps = 50, 1000
+	// mostDrift is how far segments move a drift from that of the samples: two clocks of quartz are
+	// some 100 ppm off each, and more would stretch a recording.
+	mostDrift = 500e-6
 	// apart is how far the end of a receive is moved behind the start of its send, in ns: no
 	// network is that fast.
 	apart = 50
@@ -79,18 +82,24 @@ const (
 // as much as it is in doubt.
 func (a *alignment) satisfy(pairs []trace.Flow) {
 	var chosen []trace.Flow
+	known := map[trace.Flow]bool{}
 	for range passes {
 		worst := map[edge]trace.Flow{}
 		for _, p := range pairs {
 			e := edge{p.From, p.To}
-			if known, ok := worst[e]; a.early(p) >= 0 && (!ok || a.early(p) > a.early(known)) {
+			if w, ok := worst[e]; a.early(p) >= 0 && (!ok || a.early(p) > a.early(w)) {
 				worst[e] = p
 			}
 		}
-		if len(worst) == 0 {
-			return
+		before := len(chosen)
+		for _, e := range slices.SortedFunc(maps.Keys(worst), compareEdges) { // the same recordings give the same result
+			if p := worst[e]; !known[p] {
+				chosen, known[p] = append(chosen, p), true
+			}
 		}
-		chosen = slices.AppendSeq(chosen, maps.Values(worst))
+		if len(chosen) == before {
+			return // all arrive after they are sent, or they contradict each other
+		}
 		for range sweeps {
 			moved := false
 			for _, p := range chosen {
@@ -132,8 +141,9 @@ func (c *clock) lever(at int64) float64 { return 2 * float64(at-c.middle) / floa
 // gives is by how much a move of 1 moves a time, in ns.
 func (c *clock) gives(at int64) float64 { return c.doubt * c.doubt * (1 + c.lever(at)*c.lever(at)) }
 
-// move corrects the offset, and the drift by as much as that is in doubt.
+// move corrects the offset, and the drift by as much as that is in doubt and clocks differ.
 func (c *clock) move(at int64, by float64) {
 	c.offset += by * c.doubt * c.doubt
 	c.drift += by * c.doubt * c.doubt * c.lever(at) * 2 / float64(max(c.length, 1))
+	c.drift = min(max(c.drift, c.rate-mostDrift), c.rate+mostDrift)
 }

@@ -185,6 +185,39 @@ func TestCausalityRefinesPoorSamples(t *testing.T) {
 	}
 }
 
+// Segments place a clock of which no sample is known, and one whose samples leave no doubt, and stretch
+// neither.
+func TestSegmentsStretchNoClock(t *testing.T) {
+	for name, clock := range map[string][]trace.ClockSample{
+		"no samples":  nil,
+		"no doubt":    {{Peer: 2, At: epoch, Offset: -100e6}, {Peer: 2, At: epoch + 1e6, Offset: -100e6}},
+		"too far off": {{Peer: 2, At: epoch, Offset: -100e6 + 2e5, RTT: 1e5}, {Peer: 2, At: epoch + 1e7, Offset: -100e6 + 2e5, RTT: 1e5}},
+	} {
+		w := newWorld(1, 4)
+		w.offset[0], w.ppm[0], w.offset[2], w.ppm[2] = 0, 0, -100e6, 0
+		for position := range uint64(50) { // all go one way
+			sent := int64(position) * 2e5
+			w.span(0, trace.SegmentSendName, sent, sent+2000, 1, position, 64, 2)
+			w.span(2, trace.SegmentReceiveName, sent+1000, sent+3000, 1, position, 64, 0)
+		}
+		w.list[0].Clock = clock
+		m, err := Merge([]trace.Recording{w.list[0], w.list[2]})
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := m.Clocks[1]
+		if m.Violations != 0 || !(math.Abs(c.DriftPPM) <= 501) || magnitude(c.Offset-100e6) > 1e6+magnitude(c.Bound) {
+			t.Errorf("%s: %d violations, %+v", name, m.Violations, c)
+		}
+		for i, e := range m.Ranks[1].Events {
+			if took := w.list[2].Events[i].End - w.list[2].Events[i].Start; magnitude(e.End-e.Start-took) > 2 {
+				t.Errorf("%s: an event of %d ns takes %d", name, took, e.End-e.Start)
+				break
+			}
+		}
+	}
+}
+
 // TestMergeSaysWhatRemains gives segments that no clock explains.
 func TestMergeSaysWhatRemains(t *testing.T) {
 	w := newWorld(1, 3)
