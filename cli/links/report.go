@@ -176,10 +176,14 @@ func (c *report) judge(ctx context.Context, x *measurement) (*links.Verdict, err
 		}
 		again := newResults(n, c.results.figures.Group)
 		var err error
-		if c.mode == modeShift { // it takes the load of all
+		if c.mode == modeShift { // it takes the load of all, and pairs to tell what arrives
 			x.gone = newGone(n, goneTries)
 			err = c.measureAll(ctx, x, again)
-		} else {
+			dead := *v
+			dead.Findings = slices.DeleteFunc(slices.Clone(v.Findings), func(f links.Finding) bool { return f.Kind != links.Dead })
+			batches = dead.Retests(n)
+		}
+		if err == nil && len(batches) > 0 {
 			x.gone = newGone(n, 1)
 			err = c.repeat(ctx, x, again, c.passes(), batches)
 		}
