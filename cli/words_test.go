@@ -3,6 +3,7 @@ package cli
 import (
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -58,6 +59,16 @@ func TestFirstWords(t *testing.T) {
 		if text := stdout + stderr; code != c.code || !strings.HasPrefix(text, c.says) || (code == exit.OK) != (stderr == "") {
 			t.Errorf("%q: exit code %d\n%.300s\nwant %d\n%s", c.args, code, text, c.code, c.says)
 		}
+	}
+}
+
+func TestByteOrderMark(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "script")
+	if err := os.WriteFile(file, []byte("\ufeffversion\r\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if code, stdout, stderr := here(t, "shell", "-f", file); code != exit.OK || !strings.HasPrefix(stdout, "version ") {
+		t.Errorf("exit code %d\n%s%s", code, stdout, stderr)
 	}
 }
 

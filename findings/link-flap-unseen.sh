@@ -12,7 +12,7 @@
 # As root. The interfaces are veths in network namespaces of this script.
 set -euo pipefail
 
-dir=$(mktemp -d /tmp/flap.XXXXXX)
+dir=$(mktemp -d)
 a=flap-a-$$ b=flap-b-$$ other=flap-c-$$
 clean() {
     for ns in $a $b $other; do ip netns del "$ns" 2>/dev/null || true; done

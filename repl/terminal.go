@@ -74,8 +74,7 @@ func (t *terminal) restore() error {
 
 // width is in columns.
 func width(stream any) int {
-	columns, _ := trace.TerminalSize(stream)
-	return cmp.Or(columns, defaultWidth)
+	return cmp.Or(trace.TerminalColumns(stream), defaultWidth)
 }
 
 // waiter waits for a file descriptor to be readable, or to be woken.

@@ -81,8 +81,7 @@ func (w *linkWatch) run() {
 		}
 	}
 	ask()
-	next := time.Now().Add(linkPoll)
-	_ = f.SetReadDeadline(next)
+	_ = f.SetReadDeadline(time.Now().Add(linkPoll))
 	defer context.AfterFunc(w.life, func() { _ = f.SetReadDeadline(time.Now()) })()
 	for b := make([]byte, 32<<10); w.life.Err() == nil; {
 		n, err := f.Read(b)
@@ -93,8 +92,7 @@ func (w *linkWatch) run() {
 				l.tell(w, now)
 			}
 			ask()
-			next = now.Add(linkPoll)
-			_ = f.SetReadDeadline(next)
+			_ = f.SetReadDeadline(now.Add(linkPoll))
 			continue // and ends if the ring's life did while the deadline was set anew
 		case err != nil && !errors.Is(err, unix.ENOBUFS): // which is that messages were missed
 			return
@@ -148,8 +146,8 @@ func linkStateOf(m *syscall.NetlinkMessage) (index int, s linkState, ok bool) {
 	return index, s, ok
 }
 
-// changed takes note of a state. That a flap is over is told later; until then another one waits in
-// the count of losses.
+// changed records a state of the link. The end of a flap is reported later, by tell; a flap before that
+// stays in the kernel's count and is reported next.
 func (l *link) changed(w *linkWatch, s linkState, now time.Time) {
 	before, lost := l.asked, !l.asked.IsZero() && s.losses != l.losses
 	l.asked = now
@@ -162,7 +160,8 @@ func (l *link) changed(w *linkWatch, s linkState, now time.Time) {
 		case !s.carrier:
 			l.down, l.resent = now, l.retransmitted()
 		case lost: // and back since then; what was resent by then is not known
-			l.down, l.resent = later(before, now.Add(-2*linkPoll)), math.MaxUint64
+			// A process that stood still has not looked for longer, which is no time without a carrier.
+			l.down, l.resent = now.Add(-min(now.Sub(before), 2*linkPoll)), math.MaxUint64
 		default:
 			return
 		}
@@ -173,13 +172,6 @@ func (l *link) changed(w *linkWatch, s linkState, now time.Time) {
 		w.host.noCarrier.Add(int64(now.Sub(l.down)))
 		l.event(w, verbs.EventPortActive)
 	}
-}
-
-func later(a, b time.Time) time.Time {
-	if a.After(b) {
-		return a
-	}
-	return b
 }
 
 func (l *link) event(w *linkWatch, what verbs.EventType) {

@@ -96,10 +96,10 @@ func TestAutoIsColouredTextOnATerminal(t *testing.T) {
 	t.Setenv("NO_COLOR", "")
 	t.Setenv("TERM", "xterm")
 	restore(t)
-	if _, _, ok := look(terminal, &bytes.Buffer{}); ok {
+	if _, ok := look(terminal, &bytes.Buffer{}); ok {
 		t.Error("a terminal of 0 x 0, such as Open MPI's, counts as one")
 	}
-	if _, _, ok := look(terminal, terminal); !ok {
+	if _, ok := look(terminal, terminal); !ok {
 		t.Error("a terminal of 0 x 0 that is standard input, too, such as a serial line, counts as none")
 	}
 	if err := unix.IoctlSetWinsize(int(terminal.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Row: 24, Col: 80}); err != nil {

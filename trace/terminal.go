@@ -19,40 +19,40 @@ func ShareStreams() { shared.Store(true) }
 // `docker exec -it`, which gets its size a moment later. Open MPI gives each rank's standard
 // output a pseudo-terminal of 0 x 0, also where mpirun writes to a file.
 func IsTerminal(stream any) bool {
-	_, _, ok := look(stream, os.Stdin)
+	_, ok := look(stream, os.Stdin)
 	return ok
 }
 
-// TerminalSize returns the size of a stream's terminal, in characters; 0 and 0 if it has none,
-// or IsTerminal does not count it as one.
-func TerminalSize(stream any) (columns, rows int) {
-	columns, rows, _ = look(stream, os.Stdin)
-	return columns, rows
+// TerminalColumns returns how many columns a stream's terminal has; 0 if it has none, or IsTerminal
+// does not count it as one.
+func TerminalColumns(stream any) int {
+	columns, _ := look(stream, os.Stdin)
+	return columns
 }
 
-func look(stream, input any) (columns, rows int, ok bool) {
+func look(stream, input any) (columns int, ok bool) {
 	if shared.Load() {
-		return 0, 0, false
+		return 0, false
 	}
-	columns, rows, ok = sizeOf(stream)
+	columns, ok = columnsOf(stream)
 	if ok && columns == 0 {
-		_, _, ok = sizeOf(input)
+		_, ok = columnsOf(input)
 	}
-	return columns, rows, ok
+	return columns, ok
 }
 
-// sizeOf returns the size of a terminal, 0 and 0 if it has none, and tells whether a stream is one.
-func sizeOf(stream any) (columns, rows int, ok bool) {
+// columnsOf returns the columns of a terminal, 0 if its size is not known, and whether a stream is one.
+func columnsOf(stream any) (columns int, ok bool) {
 	f, ok := stream.(interface{ Fd() uintptr })
 	if !ok {
-		return 0, 0, false
+		return 0, false
 	}
 	size, err := unix.IoctlGetWinsize(int(f.Fd()), unix.TIOCGWINSZ)
 	if err != nil {
-		return 0, 0, false
+		return 0, false
 	}
-	if size.Col == 0 || size.Row == 0 {
-		return 0, 0, true
+	if size.Row == 0 {
+		return 0, true
 	}
-	return int(size.Col), int(size.Row), true
+	return int(size.Col), true
 }

@@ -17,7 +17,6 @@ func TestSplitScript(t *testing.T) {
 		{"", nil},
 		{" ;; \n; ", nil},
 		{"ping", commands{{"ping"}}},
-		{"\ufeffversion\r\n", commands{{"version"}}}, // as editors of Windows write it
 		{"ping; all-reduce --size 1M\nstatus", commands{{"ping"}, {"all-reduce", "--size", "1M"}, {"status"}}},
 		{"# all of it\nping # the link\n#ping", commands{{"ping"}}},
 		{"a#b c", commands{{"a#b", "c"}}},

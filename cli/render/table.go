@@ -11,8 +11,7 @@ import (
 
 // Width returns how many columns a stream's terminal has; 0 if it is none.
 func Width(stream any) int {
-	columns, _ := trace.TerminalSize(stream)
-	return columns
+	return trace.TerminalColumns(stream)
 }
 
 func (p *Printer) printTable(records []Record) error {

@@ -17,9 +17,9 @@ import (
 	"ringcli/verbs/gpu/gputest"
 )
 
-// onDevice runs every kernel on a device and holds it against package reduce, bit for bit, and says
-// how fast one is beside a copy.
-func onDevice(t *testing.T, d *gpu.Device) {
+// load returns the kernels as a module of the device's kind.
+func load(t *testing.T, d *gpu.Device) *gpu.Module {
+	t.Helper()
 	image := PTX()
 	if d.Place.Kind == gpu.HIP {
 		var err error
@@ -31,6 +31,13 @@ func onDevice(t *testing.T, d *gpu.Device) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return module
+}
+
+// onDevice runs every kernel on a device and holds it against package reduce, bit for bit, and says
+// how fast one is beside a copy.
+func onDevice(t *testing.T, d *gpu.Device) {
+	module := load(t, d)
 	defer func() { _ = module.Close() }()
 	stream, err := d.NewStream()
 	if err != nil {
@@ -97,17 +104,7 @@ func onDevice(t *testing.T, d *gpu.Device) {
 // speed says how fast a kernel is beside a copy on the device, which moves two bytes for its three.
 func speed(t *testing.T, d *gpu.Device) {
 	const n, turns = 256 << 20, 20
-	image := PTX()
-	if d.Place.Kind == gpu.HIP {
-		var err error
-		if image, err = d.Compile("kernels.hip", HIP); err != nil {
-			t.Fatal(err)
-		}
-	}
-	module, err := d.Module(image)
-	if err != nil {
-		t.Fatal(err)
-	}
+	module := load(t, d)
 	f, err := module.Function("ringcli_sum_float32")
 	if err != nil {
 		t.Fatal(err)
